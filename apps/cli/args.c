@@ -1,0 +1,139 @@
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+/* Finds the option that `arg` names; *inline_value is what follows "=" in "--name=value", else
+ * NULL. */
+static const option *find(const char *arg, const option *const *tables, const char **inline_value)
+{
+    *inline_value = NULL;
+    for (; *tables != NULL; tables++) {
+        for (const option *o = *tables; o->name != NULL; o++) {
+            const size_t length = strlen(o->name);
+            if (strcmp(arg, o->name) == 0)
+                return o;
+            if (arg[1] == '-' && strncmp(arg, o->name, length) == 0 && arg[length] == '=') {
+                *inline_value = arg + length + 1;
+                return o;
+            }
+        }
+    }
+    return NULL;
+}
+
+static int store_count(const char *command, const option *o, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end != '\0')
+        return cli_usage_error(command, "%s is \"%s\"; it must be a whole number, 0 or above",
+                               o->name, text);
+    *(uint64_t *)o->value = errno == ERANGE ? UINT64_MAX : value;
+    return 0;
+}
+
+static int store_number(const char *command, const option *o, const char *text)
+{
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0')
+        return cli_usage_error(command, "%s is \"%s\"; it must be a number", o->name, text);
+    *(double *)o->value = value;
+    return 0;
+}
+
+static int store(const char *command, const option *o, const char *text)
+{
+    switch (o->kind) {
+    case OPTION_FLAG:
+        *(bool *)o->value = true;
+        return 0;
+    case OPTION_TEXT:
+        *(const char **)o->value = text;
+        return 0;
+    case OPTION_COUNT:
+        return store_count(command, o, text);
+    case OPTION_NUMBER:
+        return store_number(command, o, text);
+    case OPTION_LIST: {
+        text_list *list = o->value;
+        if (list->count == LIST_CAPACITY)
+            return cli_usage_error(command, "%s can be given at most %d times", o->name,
+                                   LIST_CAPACITY);
+        list->items[list->count++] = text;
+        return 0;
+    }
+    }
+    return EXIT_USAGE;
+}
+
+int args_parse(const char *command, int argc, char **argv, const option *const *tables,
+               const char **positional, size_t most)
+{
+    size_t taken = 0;
+    bool only_positional = false;
+    for (int i = 0; i < argc; i++) {
+        const char *arg = argv[i];
+        if (!only_positional && strcmp(arg, "--") == 0) {
+            only_positional = true;
+            continue;
+        }
+        if (only_positional || arg[0] != '-' || arg[1] == '\0') {
+            if (taken == most)
+                return cli_usage_error(command, "\"%s\" is one argument too many", arg);
+            positional[taken++] = arg;
+            continue;
+        }
+        const char *value = NULL;
+        const option *o = find(arg, tables, &value);
+        if (o == NULL)
+            return cli_usage_error(command, "there is no option %s", arg);
+        if (o->kind == OPTION_FLAG && value != NULL)
+            return cli_usage_error(command, "%s takes no value", o->name);
+        if (o->kind != OPTION_FLAG && value == NULL) {
+            if (i + 1 == argc)
+                return cli_usage_error(command, "%s needs a value (%s)", o->name, o->argument);
+            value = argv[++i];
+        }
+        const int failed = store(command, o, value);
+        if (failed != 0)
+            return failed;
+    }
+    return 0;
+}
+
+bool args_want_help(int argc, char **argv, const option *const *tables)
+{
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+        if (strcmp(argv[i], "--") == 0)
+            return false;
+        const char *value = NULL;
+        const option *o =
+            argv[i][0] == '-' && argv[i][1] != '\0' ? find(argv[i], tables, &value) : NULL;
+        if (o != NULL && o->kind != OPTION_FLAG && value == NULL)
+            i++;
+    }
+    return false;
+}
+
+int args_help(const char *usage, const char *about, const option *const *tables)
+{
+    cli_print("usage: %s\n\n%s\n", usage, about);
+    for (; *tables != NULL; tables++) {
+        cli_print("\n");
+        for (const option *o = *tables; o->name != NULL; o++) {
+            char left[64];
+            snprintf(left, sizeof left, "%s%s%s", o->name, o->argument == NULL ? "" : " ",
+                     o->argument == NULL ? "" : o->argument);
+            cli_print("  %-24s %s\n", left, o->help);
+        }
+    }
+    return cli_finish("--help");
+}

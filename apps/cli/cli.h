@@ -1,0 +1,127 @@
+/*
+ * cli.h - what the commands of the program share: options, opening a model, and how results and
+ * failures are told.
+ *
+ * Data goes to stdout, everything else to stderr; the exit code is 0 only on success, 2 for a wrong
+ * call, 130 after Ctrl-C, 1 for any other failure.
+ */
+#ifndef TEMPER_CLI_H
+#define TEMPER_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/strbuf.h"
+#include "temper/temper.h"
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+
+/* ---- options (args.c) ----------------------------------------------------------------------- */
+
+typedef enum option_kind {
+    OPTION_FLAG,   /* bool *: no argument */
+    OPTION_TEXT,   /* const char **: takes the next argument whatever it is */
+    OPTION_COUNT,  /* uint64_t *: a whole number, 0 or above */
+    OPTION_NUMBER, /* double *: any number, NaN and infinities too: the command checks the range */
+    OPTION_LIST,   /* text_list *: may be given again and again */
+} option_kind;
+
+enum { LIST_CAPACITY = 64 };
+
+typedef struct text_list {
+    const char *items[LIST_CAPACITY];
+    size_t count;
+} text_list;
+
+typedef struct option {
+    const char *name; /* "-n" or "--temp" */
+    option_kind kind;
+    void *value;
+    const char *argument; /* how the help calls the argument; NULL for flags */
+    const char *help;
+} option;
+
+/* A command's own options end with a row whose name is NULL. Positional arguments go to
+ * `positional`, at most `most` of them. Returns 0, or EXIT_USAGE after a message that names the
+ * argument. */
+int args_parse(const char *command, int argc, char **argv, const option *const *tables,
+               const char **positional, size_t most);
+
+/* True when --help or -h is among the arguments before "-p"'s and its kind's values. */
+bool args_want_help(int argc, char **argv, const option *const *tables);
+
+/* Prints "usage: ..." and the options of the tables to stdout. */
+int args_help(const char *usage, const char *about, const option *const *tables);
+
+/* ---- opening (open.c) ----------------------------------------------------------------------- */
+
+/* Options every command with a device has. */
+typedef struct device_options {
+    const char *device;
+    const char *without;
+    text_list limits;
+    bool robust;
+} device_options;
+
+extern device_options cli_device;
+extern const option cli_device_options[];
+
+/* The model that a command was given, or the default model's path in the user's cache; NULL after a
+ * message. */
+const char *cli_model_path(const char *given);
+
+temper_status cli_open_device(temper_device **out, temper_error *err);
+
+/* Opens the model on the chosen device, with a progress bar on a terminal. */
+temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine **out,
+                              temper_error *err);
+temper_status cli_open_vocabulary(const char *path, temper_engine **out, temper_error *err);
+
+/* The whole of a file, or of standard input ("-"), as it is; *out is freed by the caller. */
+temper_status cli_read_file(const char *path, char **out, size_t *length, temper_error *err);
+
+/* ---- telling (tell.c) ----------------------------------------------------------------------- */
+
+/* Prints "temper COMMAND: text" to stderr and returns the exit code for the status. */
+int cli_fail(const char *command, const temper_error *err);
+int cli_usage_error(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Appends text so that it stays on one line: control characters escaped, a newline as \n. */
+void cli_one_line(strbuf *out, const char *text, size_t length);
+
+/* Writes to stdout; false once stdout is full or closed. */
+bool cli_write(const char *text, size_t length);
+bool cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* One JSON value on a line of its own; takes the reference. */
+bool cli_print_json(json_t *value);
+
+/* A JSON string of bytes: what is no UTF-8 becomes U+FFFD. */
+json_t *cli_json_text(const char *text, size_t length);
+
+/* The last word of a command: flushes stdout and returns 0, or EXIT_FAILED after a message when it
+ * could not be written. */
+int cli_finish(const char *command);
+
+/* "1.5 GiB" into a static buffer of the caller. */
+const char *cli_bytes(uint64_t bytes, char text[32]);
+
+/* Ctrl-C: sets a flag; when nothing has ended two seconds later the program exits with 130 by
+ * itself. */
+void cli_catch_interrupt(void);
+bool cli_interrupted(void);
+void cli_forget_interrupt(void);
+
+/* ---- commands ------------------------------------------------------------------------------- */
+
+int command_run(int argc, char **argv);
+int command_eval(int argc, char **argv);
+int command_tokenize(int argc, char **argv);
+int command_inspect(int argc, char **argv);
+int command_kernels(int argc, char **argv);
+int command_doctor(int argc, char **argv);
+
+#endif

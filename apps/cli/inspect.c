@@ -1,0 +1,158 @@
+/*
+ * inspect.c - `temper inspect`: what is in a model file, and the device memory that running it
+ * takes.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static struct inspect_options {
+    uint64_t context;
+    bool json;
+} opt;
+
+static const option inspect_options[] = {
+    {"--ctx", OPTION_COUNT, &opt.context, "N", "positions of context for the memory estimate"},
+    {"--json", OPTION_FLAG, &opt.json, NULL, "one JSON object: format, metadata, tensors, memory"},
+    {NULL, OPTION_FLAG, NULL, NULL, NULL},
+};
+
+static const option *const tables[] = {inspect_options, NULL};
+
+static json_t *value_json(const temper_file_value *value)
+{
+    if (value->is_array)
+        return json_pack("{s:s, s:I, s:s}", "type", value->type, "count", (json_int_t)value->count,
+                         "first", value->text);
+    if (value->is_string)
+        return cli_json_text(value->text, strlen(value->text));
+    json_t *number = json_loads(value->text, JSON_DECODE_ANY, NULL);
+    /* Numbers that JSON cannot write (inf, nan, past 2^63) stay text. */
+    return number != NULL ? number : cli_json_text(value->text, strlen(value->text));
+}
+
+static temper_status print_json(temper_file *file, const temper_memory_estimate *memory,
+                                const temper_error *why, temper_error *err)
+{
+    const temper_file_info info = temper_file_get_info(file);
+    json_t *values = json_object(), *tensors = json_array();
+    temper_status status = TEMPER_OK;
+    for (uint64_t i = 0; status == TEMPER_OK && i < info.value_count; i++) {
+        temper_file_value value;
+        if ((status = temper_file_get_value(file, i, &value, err)) == TEMPER_OK)
+            json_object_set_new(values, value.key, value_json(&value));
+    }
+    for (uint64_t i = 0; status == TEMPER_OK && i < info.tensor_count; i++) {
+        temper_file_tensor tensor;
+        if ((status = temper_file_get_tensor(file, i, &tensor, err)) != TEMPER_OK)
+            break;
+        json_t *shape = json_array();
+        for (uint32_t d = 0; d < tensor.dim_count; d++)
+            json_array_append_new(shape, json_integer((json_int_t)tensor.dims[d]));
+        json_array_append_new(
+            tensors, json_pack("{s:s, s:s, s:o, s:I, s:I, s:b}", "name", tensor.name, "type",
+                               tensor.type, "shape", shape, "offset", (json_int_t)tensor.offset,
+                               "bytes", (json_int_t)tensor.bytes, "loadable", tensor.loadable));
+    }
+    json_t *estimate =
+        why->status != TEMPER_OK
+            ? json_pack("{s:s}", "error", why->text)
+            : json_pack("{s:I, s:I, s:I, s:I, s:I}", "context", (json_int_t)memory->context,
+                        "weights", (json_int_t)memory->weights, "cache", (json_int_t)memory->cache,
+                        "scratch", (json_int_t)memory->scratch, "total", (json_int_t)memory->total);
+    json_t *all =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "format", info.format, "architecture",
+                  info.architecture, "bytes", (json_int_t)info.bytes, "alignment",
+                  (json_int_t)info.alignment, "parameters", (json_int_t)info.parameters, "metadata",
+                  values, "tensors", tensors, "memory", estimate);
+    if (status == TEMPER_OK)
+        cli_print_json(all);
+    else
+        json_decref(all);
+    return status;
+}
+
+/* Prints a value on one line: what does not fit is cut at a character's edge and marked. */
+static void print_line(const char *key, const char *type, const char *text)
+{
+    size_t length = strcspn(text, "\n");
+    const bool cut = length > 80 || text[length] != '\0';
+    if (length > 80)
+        for (length = 80; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;)
+            length--;
+    cli_print("  %-44s %-16s %.*s%s\n", key, type, (int)length, text, cut ? " ..." : "");
+}
+
+static temper_status print_text(temper_file *file, const temper_memory_estimate *memory,
+                                const temper_error *why, temper_error *err)
+{
+    const temper_file_info info = temper_file_get_info(file);
+    char bytes[32], part[4][32];
+    cli_print("%s, architecture %s, %llu parameters, %s\n\n", info.format,
+              info.architecture[0] == '\0' ? "(none)" : info.architecture,
+              (unsigned long long)info.parameters, cli_bytes(info.bytes, bytes));
+    cli_print("%llu values\n", (unsigned long long)info.value_count);
+    for (uint64_t i = 0; i < info.value_count; i++) {
+        temper_file_value value;
+        const temper_status status = temper_file_get_value(file, i, &value, err);
+        if (status != TEMPER_OK)
+            return status;
+        char type[64];
+        snprintf(type, sizeof type, value.is_array ? "%s [%llu]" : "%s", value.type,
+                 (unsigned long long)value.count);
+        print_line(value.key, type, value.text);
+    }
+    cli_print("\n%llu tensors\n", (unsigned long long)info.tensor_count);
+    for (uint64_t i = 0; i < info.tensor_count; i++) {
+        temper_file_tensor tensor;
+        const temper_status status = temper_file_get_tensor(file, i, &tensor, err);
+        if (status != TEMPER_OK)
+            return status;
+        char shape[96] = "";
+        for (uint32_t d = 0; d < tensor.dim_count; d++) {
+            const size_t at = strlen(shape);
+            snprintf(shape + at, sizeof shape - at, d == 0 ? "%llu" : " x %llu",
+                     (unsigned long long)tensor.dims[d]);
+        }
+        cli_print("  %-44s %-8s %-24s %s\n", tensor.name, tensor.type, shape,
+                  cli_bytes(tensor.bytes, bytes));
+    }
+    if (why->status != TEMPER_OK)
+        cli_print("\nno memory estimate: %s\n", why->text);
+    else
+        cli_print("\ndevice memory with a context of %u: %s (weights %s, cache %s, scratch %s)\n",
+                  memory->context, cli_bytes(memory->total, part[0]),
+                  cli_bytes(memory->weights, part[1]), cli_bytes(memory->cache, part[2]),
+                  cli_bytes(memory->scratch, part[3]));
+    return TEMPER_OK;
+}
+
+int command_inspect(int argc, char **argv)
+{
+    if (args_want_help(argc, argv, tables))
+        return args_help(
+            "temper inspect [FILE] [OPTIONS]",
+            "Shows the metadata and tensors of a GGUF file and the device memory that it takes.",
+            tables);
+    const char *given = NULL;
+    const int usage = args_parse("inspect", argc, argv, tables, &given, 1);
+    if (usage != 0)
+        return usage;
+    const char *path = cli_model_path(given);
+    if (path == NULL)
+        return EXIT_FAILED;
+    temper_error err = {0}, why = {0};
+    temper_file *file = NULL;
+    temper_memory_estimate memory = {0};
+    temper_status status = temper_file_open(path, &file, &err);
+    if (status == TEMPER_OK) {
+        temper_file_estimate(file, opt.context > UINT32_MAX ? UINT32_MAX : (uint32_t)opt.context,
+                             &memory, &why);
+        status = opt.json ? print_json(file, &memory, &why, &err)
+                          : print_text(file, &memory, &why, &err);
+    }
+    temper_file_close(file);
+    return status != TEMPER_OK ? cli_fail("inspect", &err) : cli_finish("inspect");
+}

@@ -1,0 +1,135 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli.h"
+
+#define DEFAULT_MODEL "SmolLM2-135M-Instruct-Q4_1.gguf"
+
+device_options cli_device;
+
+const option cli_device_options[] = {
+    {"--device", OPTION_TEXT, &cli_device.device, "NAME",
+     "adapter, by number or part of its name (see doctor)"},
+    {"--no-feature", OPTION_TEXT, &cli_device.without, "LIST",
+     "do without f16,subgroups,subgroup-matrix,..."},
+    {"--limit", OPTION_LIST, &cli_device.limits, "NAME=VALUE",
+     "lower a limit of the device (repeatable)"},
+    {"--robust", OPTION_FLAG, &cli_device.robust, NULL, "keep the WebGPU library's bounds checks"},
+    {NULL, OPTION_FLAG, NULL, NULL, NULL},
+};
+
+const char *cli_model_path(const char *given)
+{
+    static char path[4096];
+    if (given != NULL)
+        return given;
+    const char *cache = getenv("TEMPER_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    int length;
+    if (cache != NULL && cache[0] != '\0')
+        length = snprintf(path, sizeof path, "%s/models/%s", cache, DEFAULT_MODEL);
+    else if (xdg != NULL && xdg[0] != '\0')
+        length = snprintf(path, sizeof path, "%s/temper/models/%s", xdg, DEFAULT_MODEL);
+    else
+        length = snprintf(path, sizeof path, "%s/.cache/temper/models/%s", home == NULL ? "" : home,
+                          DEFAULT_MODEL);
+    if (length < 0 || (size_t)length >= sizeof path || access(path, R_OK) != 0) {
+        fprintf(stderr,
+                "temper: no model was named and the default one is not at %s\n"
+                "name a GGUF file, or run tools/setup to fetch the default model\n",
+                path);
+        return NULL;
+    }
+    return path;
+}
+
+temper_status cli_open_device(temper_device **out, temper_error *err)
+{
+    const temper_device_desc desc = {.adapter = cli_device.device,
+                                     .without = cli_device.without,
+                                     .limits = cli_device.limits.items,
+                                     .limit_count = (uint32_t)cli_device.limits.count,
+                                     .robust = cli_device.robust};
+    return temper_device_open(&desc, out, err);
+}
+
+/* Draws the loading bar on a terminal, ten times a second at most. */
+static bool show_progress(uint64_t done, uint64_t total, void *user)
+{
+    static double last;
+    const double now = clock_seconds();
+    (void)user;
+    if (isatty(STDERR_FILENO) && (now - last > 0.1 || done == total)) {
+        const unsigned percent = total == 0 ? 100 : (unsigned)(done * 100 / total);
+        fprintf(stderr, "\rloading %3u%%%s", percent, done == total ? "\r\033[K" : "");
+        fflush(stderr);
+        last = now;
+    }
+    return !cli_interrupted();
+}
+
+temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine **out,
+                              temper_error *err)
+{
+    temper_device *device = NULL;
+    temper_status status = cli_open_device(&device, err);
+    if (status != TEMPER_OK)
+        return status;
+    const temper_engine_desc desc = {
+        .model = path, .device = device, .max_rows = max_rows, .progress = show_progress};
+    status = temper_engine_open(&desc, out, err);
+    temper_device_release(device);
+    if (status != TEMPER_OK && isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+    return status;
+}
+
+temper_status cli_open_vocabulary(const char *path, temper_engine **out, temper_error *err)
+{
+    return temper_engine_open(&(temper_engine_desc){.model = path, .vocabulary_only = true}, out,
+                              err);
+}
+
+static temper_status read_stream(FILE *in, const char *name, char **out, size_t *length,
+                                 temper_error *err)
+{
+    size_t capacity = 65536, used = 0;
+    char *text = malloc(capacity);
+    while (text != NULL) {
+        used += fread(text + used, 1, capacity - used - 1, in);
+        if (used < capacity - 1)
+            break;
+        char *larger = realloc(text, capacity * 2);
+        if (larger == NULL)
+            free(text);
+        text = larger;
+        capacity *= 2;
+    }
+    if (text == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "%s: no memory to read it", name);
+    if (ferror(in)) {
+        free(text);
+        return error_set(err, TEMPER_IO, "%s: %s", name, strerror(errno));
+    }
+    text[used] = '\0';
+    *out = text;
+    *length = used;
+    return TEMPER_OK;
+}
+
+temper_status cli_read_file(const char *path, char **out, size_t *length, temper_error *err)
+{
+    if (strcmp(path, "-") == 0)
+        return read_stream(stdin, "standard input", out, length, err);
+    FILE *in = fopen(path, "rb");
+    if (in == NULL)
+        return error_set(err, TEMPER_IO, "%s: %s", path, strerror(errno));
+    const temper_status status = read_stream(in, path, out, length, err);
+    fclose(in);
+    return status;
+}

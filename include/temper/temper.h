@@ -1,0 +1,407 @@
+/*
+ * temper.h - run a language model on whatever GPU there is.
+ *
+ * temper opens a model file (GGUF), keeps its weights on a WebGPU device and continues texts with
+ * it. This header is the whole interface and its manual; training has a header of its own.
+ *
+ *     temper_error err = {0};
+ *     temper_engine *engine = NULL;
+ *     temper_session *session = NULL;
+ *     temper_engine_desc model = {.model = "model.gguf"};
+ *     if (temper_engine_open(&model, &engine, &err) != TEMPER_OK ||
+ *         temper_session_open(engine, NULL, &session, &err) != TEMPER_OK ||
+ *         temper_chat(engine, messages, 1, &prompt, &err) != TEMPER_OK ||
+ *         temper_session_generate(session, &(temper_request){.prompt = prompt, .on_text = show},
+ *                                 &result, &err) != TEMPER_OK)
+ *         fprintf(stderr, "%s\n", err.text);
+ *     temper_session_close(session);
+ *     temper_engine_close(engine);
+ *
+ * What it does not do: it never prints, never exits, never touches the network, starts no threads
+ * of its own.
+ *
+ * Glossary
+ *     token    one entry of the model's vocabulary; its id is its index
+ *     prompt   the ids that the model is given
+ *     context  the most ids that a session can hold
+ *     engine   a model's weights on a device, its tokenizer and chat template; immutable once open
+ *     session  one text in the making: it owns the keys and values (KV cache) of the ids it has seen
+ *     prefill  computing the keys and values of a prompt, many rows at once
+ *     decode   computing one row at a time, for an answer
+ *     logit    the model's raw score of a token as the next one
+ *
+ * Objects
+ *     Three nouns: device (an opened GPU), engine, session. A descriptor goes in, a handle comes
+ *     out; a zeroed field means its default, and a NULL descriptor means all defaults. Every close
+ *     accepts NULL. An engine keeps its device alive, a session its engine.
+ *
+ * Threads
+ *     One thread at a time drives a device and everything on it. A call that comes in while another
+ *     is running, from another thread or from a callback, returns TEMPER_BUSY and does nothing.
+ *     Different devices are independent.
+ *
+ * Errors
+ *     Every function that can fail returns a temper_status and fills *err (which may be NULL) with
+ *     a text that names what failed, on which file or value, and what to do. Zero the struct before
+ *     the first use; a text that is already there is kept, so the first cause wins. After a device
+ *     was lost, every call on it and on what it carries says so; closing still works.
+ *
+ * Ownership, in five words used below
+ *     owned           the callee keeps it until it closes
+ *     borrowed        the callee reads it during the call only
+ *     returned-owned  the caller must release it, with the function named
+ *     view            a pointer into an object: valid until the object changes or closes
+ *     callback-only   valid until the callback returns
+ */
+#ifndef TEMPER_H
+#define TEMPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define TEMPER_API __attribute__((visibility("default")))
+#else
+#define TEMPER_API
+#endif
+
+/* ---- outcomes ------------------------------------------------------------------------------- */
+
+/* One table of outcomes: X(name, value, sentence). */
+#define TEMPER_STATUS_TABLE(X)                                                                     \
+    X(TEMPER_OK, 0, "no error")                                                                    \
+    X(TEMPER_BAD_ARGUMENT, 1, "an argument is out of its range")                                   \
+    X(TEMPER_NO_MEMORY, 2, "the host's memory is exhausted")                                       \
+    X(TEMPER_IO, 3, "a file could not be read or written")                                         \
+    X(TEMPER_BAD_FILE, 4, "a file is damaged or contradicts itself")                               \
+    X(TEMPER_UNSUPPORTED, 5, "temper cannot do this yet, or not on this device")                   \
+    X(TEMPER_NO_DEVICE, 6, "no adapter can be used")                                               \
+    X(TEMPER_DEVICE_LOST, 7, "the device was lost")                                                \
+    X(TEMPER_DEVICE_ERROR, 8, "the device reported an error")                                      \
+    X(TEMPER_DEVICE_MEMORY, 9, "the device's memory is exhausted")                                 \
+    X(TEMPER_CONTEXT_FULL, 10, "the text is longer than the context")                              \
+    X(TEMPER_NOT_FINITE, 11, "a result is not a finite number")                                    \
+    X(TEMPER_TEMPLATE, 12, "the chat template refused the messages or could not be rendered")      \
+    X(TEMPER_BUSY, 13, "the object is in use by another call")                                     \
+    X(TEMPER_FAILED, 14, "the object failed earlier")                                              \
+    X(TEMPER_STOPPED, 15, "the caller's callback asked to stop")                                   \
+    X(TEMPER_INTERNAL, 16, "temper contradicted itself: this is a bug")
+
+typedef enum temper_status {
+#define X(name, value, sentence) name = value,
+    TEMPER_STATUS_TABLE(X)
+#undef X
+} temper_status;
+
+enum { TEMPER_ERROR_BYTES = 1024 };
+
+typedef struct temper_error {
+    temper_status status;          /* TEMPER_OK while nothing has failed */
+    char text[TEMPER_ERROR_BYTES]; /* UTF-8, at most six lines, control characters escaped */
+} temper_error;
+
+/* Returns the sentence of a status: static, never NULL. */
+TEMPER_API const char *temper_status_text(temper_status status);
+
+/* Returns "0.1.0". */
+TEMPER_API const char *temper_version(void);
+
+/* Releases memory that a function below calls returned-owned. NULL is fine. */
+TEMPER_API void temper_free(void *memory);
+
+/* ---- devices -------------------------------------------------------------------------------- */
+
+typedef struct temper_device temper_device;
+
+typedef struct temper_limit {
+    const char *name; /* WebGPU's name, static */
+    uint64_t value;
+} temper_limit;
+
+enum { TEMPER_MAX_LIMITS = 16 };
+
+/* What there is to compute on. */
+typedef struct temper_adapter {
+    char name[256]; /* "NVIDIA H200" */
+    char driver[256];
+    char backend[32];                    /* "Vulkan", "Metal", "D3D12" */
+    char type[32];                       /* "discrete GPU", "integrated GPU", "CPU" */
+    char features[128];                  /* "f16,subgroups": those that temper can use */
+    uint32_t subgroup_min, subgroup_max; /* 0: unknown */
+    temper_limit limits[TEMPER_MAX_LIMITS];
+    uint32_t limit_count;
+    bool usable;
+    char reason[256]; /* why not, when it is not */
+} temper_adapter;
+
+/* Lists the adapters, unusable ones too: fills up to `capacity` rows, sets *count to how many there
+ * are. */
+TEMPER_API temper_status temper_adapters(temper_adapter *rows, uint32_t capacity, uint32_t *count,
+                                         temper_error *err);
+
+typedef struct temper_device_desc {
+    const char *adapter; /* NULL: the best one; a number as `temper doctor` lists them; or part of
+                            a name. Borrowed */
+    const char *without; /* features to do without: "f16,subgroups,subgroup-matrix,timestamps,
+                            immediates"; NULL: none. Borrowed */
+    const char *const *limits; /* limit_count lowered limits,
+                                  "maxStorageBufferBindingSize=134217728". Borrowed */
+    uint32_t limit_count;
+    bool robust; /* keep the WebGPU library's bounds checks in every kernel */
+} temper_device_desc;
+
+/* Opens a device. *out is returned-owned (temper_device_release). Errors: TEMPER_NO_DEVICE when no
+ * adapter can compute, with each one's reason; TEMPER_BAD_ARGUMENT for a name or limit that does
+ * not exist. */
+TEMPER_API temper_status temper_device_open(const temper_device_desc *desc, temper_device **out,
+                                            temper_error *err);
+
+/* One more reference to the device; returns it. */
+TEMPER_API temper_device *temper_device_retain(temper_device *device);
+
+/* Gives a reference back; the last one closes the device. */
+TEMPER_API void temper_device_release(temper_device *device);
+
+/* What a device has cost so far. Bytes are of GPU memory. */
+typedef struct temper_device_stats {
+    uint64_t live_bytes, peak_bytes;
+    uint64_t weight_bytes, cache_bytes, scratch_bytes; /* alive now */
+    uint64_t dispatches, submits, readbacks;
+    uint64_t buffers_created, bind_groups_created, pipelines_created;
+} temper_device_stats;
+
+TEMPER_API temper_device_stats temper_device_get_stats(const temper_device *device);
+
+/* Name of the adapter, a view as long as the device lives. */
+TEMPER_API const char *temper_device_name(const temper_device *device);
+
+/* The features and limits that the device has, after what was taken away. */
+TEMPER_API void temper_device_describe(const temper_device *device, temper_adapter *out);
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+/* A look into a model file, without a device. */
+typedef struct temper_file temper_file;
+
+typedef struct temper_file_info {
+    const char *format;       /* "GGUF v3" */
+    const char *architecture; /* "" where the file has none */
+    uint64_t bytes, alignment, parameters;
+    uint64_t value_count, tensor_count;
+} temper_file_info;
+
+typedef struct temper_file_value {
+    const char *key;  /* escaped where it holds control characters or no UTF-8 */
+    const char *type; /* "uint32", "string", "array of string" */
+    const char *text; /* the value; of an array its first elements */
+    uint64_t count;   /* elements of an array, else 1 */
+    bool is_string, is_array;
+} temper_file_value;
+
+typedef struct temper_file_tensor {
+    const char *name; /* escaped like a key */
+    const char *type; /* "Q4_1" */
+    uint64_t dims[4]; /* innermost first */
+    uint32_t dim_count;
+    uint64_t offset, bytes;
+    bool loadable; /* temper can put it on a device */
+} temper_file_tensor;
+
+/* Bytes of device memory that running the model takes, by part. */
+typedef struct temper_memory_estimate {
+    uint64_t weights, cache, scratch, total;
+    uint32_t context; /* that the cache is for */
+} temper_memory_estimate;
+
+/* Opens and checks a GGUF file. *out is returned-owned (temper_file_close). */
+TEMPER_API temper_status temper_file_open(const char *path, temper_file **out, temper_error *err);
+TEMPER_API void temper_file_close(temper_file *file);
+
+/* Views until the next call on the file. Indices are below value_count and tensor_count. */
+TEMPER_API temper_file_info temper_file_get_info(const temper_file *file);
+TEMPER_API temper_status temper_file_get_value(temper_file *file, uint64_t index,
+                                               temper_file_value *out, temper_error *err);
+TEMPER_API temper_status temper_file_get_tensor(temper_file *file, uint64_t index,
+                                                temper_file_tensor *out, temper_error *err);
+
+/* What a session of `context` positions (0: the default) would take. TEMPER_UNSUPPORTED or
+ * TEMPER_BAD_FILE when temper could not run the file. */
+TEMPER_API temper_status temper_file_estimate(const temper_file *file, uint32_t context,
+                                              temper_memory_estimate *out, temper_error *err);
+
+/* ---- engines -------------------------------------------------------------------------------- */
+
+typedef struct temper_engine temper_engine;
+
+/* Called while a model loads with the bytes done and in all. Return false to stop (TEMPER_STOPPED).
+ */
+typedef bool (*temper_progress)(uint64_t done, uint64_t total, void *user);
+
+typedef struct temper_engine_desc {
+    const char *model;        /* path of a GGUF file. Borrowed */
+    temper_device *device;    /* NULL: opens the best one. Shared, not taken over */
+    bool vocabulary_only;     /* no device and no weights: tokenizing and chat rendering work */
+    uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 128 */
+    temper_progress progress; /* NULL: none */
+    void *user;               /* for progress */
+} temper_engine_desc;
+
+/* Opens a model and loads its weights. *out is returned-owned (temper_engine_close). Errors:
+ * TEMPER_IO; TEMPER_BAD_FILE for a damaged or contradictory file; TEMPER_UNSUPPORTED for an
+ * architecture, type or tokenizer that temper does not know, by name; TEMPER_NO_DEVICE;
+ * TEMPER_DEVICE_MEMORY. */
+TEMPER_API temper_status temper_engine_open(const temper_engine_desc *desc, temper_engine **out,
+                                            temper_error *err);
+TEMPER_API void temper_engine_close(temper_engine *engine);
+
+typedef struct temper_model_info {
+    const char *architecture; /* "llama"; views as long as the engine lives */
+    const char *name;         /* "" where the file has none */
+    const char *tokenizer;    /* "gpt2 (smollm)" */
+    uint64_t parameters;      /* number of weights */
+    uint64_t file_bytes;
+    uint32_t layers, width, ffn, q_heads, kv_heads, head_dim;
+    uint32_t vocabulary;
+    uint32_t context;         /* positions the model was trained for */
+    uint32_t default_context; /* what a session gets unless it asks: at most 8192 */
+    int32_t bos, eos;         /* -1: none */
+    bool adds_bos;            /* the file asks for BOS before a text */
+    bool has_chat_template;
+} temper_model_info;
+
+/* Facts about the model; a view as long as the engine lives. Fields of the network are 0 in a
+ * vocabulary-only engine of a file that lacks them. */
+TEMPER_API const temper_model_info *temper_engine_info(const temper_engine *engine);
+
+/* The engine's device (a view), NULL when it is vocabulary-only. */
+TEMPER_API temper_device *temper_engine_device(const temper_engine *engine);
+
+/* ---- text to ids and back ------------------------------------------------------------------- */
+
+enum {
+    TEMPER_ADD_BOS = 1, /* put BOS first, unless the text already begins with it; an error where the
+                           vocabulary has none */
+    TEMPER_AUTO_BOS = 2,      /* the same, but only where the file asks for it */
+    TEMPER_PARSE_SPECIAL = 4, /* "<|im_end|>" in the text is that token, not its letters */
+};
+
+/* A list of ids. Zero it before the first use; ids is returned-owned (temper_free). */
+typedef struct temper_tokens {
+    uint32_t *ids;
+    size_t count;
+} temper_tokens;
+
+/* Tokenizes `length` bytes of UTF-8 text (SIZE_MAX: up to its NUL) into *out, whatever it held
+ * before being forgotten. flags: TEMPER_ADD_BOS and so on. Bytes that are no UTF-8 are tokenized as
+ * they are. */
+TEMPER_API temper_status temper_tokenize(const temper_engine *engine, const char *text,
+                                         size_t length, uint32_t flags, temper_tokens *out,
+                                         temper_error *err);
+
+/* The bytes that an id stands for, `*length` of them: a view as long as the engine lives; special
+ * tokens give their name. NULL for an id that is none. One id may be part of a character only. */
+TEMPER_API const char *temper_piece(const temper_engine *engine, uint32_t id, size_t *length);
+
+/* True for the ids that end an answer. */
+TEMPER_API bool temper_ends(const temper_engine *engine, uint32_t id);
+
+typedef struct temper_message {
+    const char *role;    /* "system", "user" or "assistant" */
+    const char *content; /* UTF-8 */
+} temper_message;
+
+/* Renders messages with the model's own chat template, ready for an answer, and tokenizes the
+ * result: exactly one BOS where there is one. Errors: TEMPER_UNSUPPORTED when the file has no
+ * template; TEMPER_TEMPLATE with the template's own words when it refuses the messages. */
+TEMPER_API temper_status temper_chat(const temper_engine *engine, const temper_message *messages,
+                                     size_t count, temper_tokens *out, temper_error *err);
+
+/* ---- sessions ------------------------------------------------------------------------------- */
+
+typedef struct temper_session temper_session;
+
+typedef struct temper_session_desc {
+    uint32_t context; /* most ids the session holds, up to the model's own; 0: the default */
+} temper_session_desc;
+
+/* Opens a session and reserves its KV cache. *out is returned-owned (temper_session_close). */
+TEMPER_API temper_status temper_session_open(temper_engine *engine, const temper_session_desc *desc,
+                                             temper_session **out, temper_error *err);
+TEMPER_API void temper_session_close(temper_session *session);
+
+/* Positions the session can hold. */
+TEMPER_API uint32_t temper_session_context(const temper_session *session);
+
+/* How the next token is chosen. All fields zero: always the likeliest (temperature 0). */
+typedef struct temper_sampling {
+    float temperature; /* 0 and up to 1e-6: greedy; finite, not negative */
+    uint32_t top_k;    /* only the k likeliest; 0: all */
+    float top_p;       /* only the likeliest that together reach p, 0 to 1; 0 here: off (as 1) */
+    float min_p;       /* only those at least min_p times as likely as the likeliest; 0 to 1 */
+    uint64_t seed;     /* the same seed gives the same text on the same device */
+} temper_sampling;
+
+typedef enum temper_finish {
+    TEMPER_FINISH_STOP,     /* the model ended its answer, or a stop string appeared */
+    TEMPER_FINISH_LENGTH,   /* max_tokens, or the end of the context */
+    TEMPER_FINISH_CANCELLED /* the callback asked to stop */
+} temper_finish;
+
+/* A piece of the answer, whole characters only; callback-only. Return false to stop. */
+typedef bool (*temper_on_text)(const char *text, size_t length, void *user);
+
+/* Called while a prompt is computed, with the ids done and in all. Return false to stop. */
+typedef bool (*temper_on_prompt)(size_t done, size_t total, void *user);
+
+typedef struct temper_request {
+    temper_tokens prompt; /* the whole text so far, not only what is new: the session reuses what it
+                             has in common with the last call. At least one id. Borrowed */
+    uint64_t max_tokens;  /* 0: until the context is full */
+    bool no_tokens;       /* compute the prompt only */
+    temper_sampling sampling;
+    const char *const *stops; /* stop_count strings that end the answer; not part of it. Borrowed */
+    size_t stop_count;
+    temper_on_text on_text;     /* NULL: none */
+    temper_on_prompt on_prompt; /* NULL: none */
+    void *user;                 /* for both */
+} temper_request;
+
+typedef struct temper_result {
+    const uint32_t *tokens; /* the ids generated, without the one that ended the answer: a view
+                               until the session's next call */
+    size_t token_count;
+    size_t prompt_tokens; /* ids in the prompt */
+    size_t reused_tokens; /* of these, how many were still in the cache */
+    temper_finish finish;
+    double prompt_seconds; /* from the call to the first token */
+    double decode_seconds; /* from the first token to the last */
+} temper_result;
+
+/* Continues the prompt. Errors: TEMPER_CONTEXT_FULL for a prompt that does not fit (never cut in
+ * silence); TEMPER_BAD_ARGUMENT for sampling values out of range, by name; TEMPER_NOT_FINITE when
+ * the model's scores are no numbers; TEMPER_DEVICE_*. Text that was handed out before an error
+ * stays valid. */
+TEMPER_API temper_status temper_session_generate(temper_session *session,
+                                                 const temper_request *request,
+                                                 temper_result *result, temper_error *err);
+
+/* Computes the prompt (reusing what is cached) and copies the logits of the token after it:
+ * `vocabulary` floats to `logits`. */
+TEMPER_API temper_status temper_session_logits(temper_session *session, temper_tokens prompt,
+                                               float *logits, temper_error *err);
+
+/* Negative log-likelihoods, in nats: nll[i] = -log p(ids[first + i] | ids[0 .. first + i - 1]) for
+ * i from 0 to count - first - 1. 1 <= first < count. nll has count - first floats. */
+TEMPER_API temper_status temper_session_score(temper_session *session, temper_tokens prompt,
+                                              size_t first, float *nll, temper_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

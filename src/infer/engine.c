@@ -1,0 +1,268 @@
+#include <assert.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/mem.h"
+#include "base/source.h"
+#include "infer/infer.h"
+
+/* A string of the file as an owned NUL-terminated copy; "" where the key is missing or no string.
+ */
+static char *copy_string(const gguf_file *file, const char *key)
+{
+    const gguf_value *value = gguf_find(file, key);
+    if (value == NULL || value->type != GGUF_STRING)
+        return mem_strdup("");
+    return mem_strndup(value->as.string.data, (size_t)value->as.string.length);
+}
+
+static temper_status open_chat(temper_engine *engine, const gguf_file *file, error *err)
+{
+    const gguf_value *value = gguf_find(file, "tokenizer.chat_template");
+    if (value == NULL || value->type != GGUF_STRING)
+        return TEMPER_OK;
+    char *texts[2] = {NULL, NULL};
+    const int32_t ids[2] = {tokenizer_bos(engine->tok), tokenizer_eos(engine->tok)};
+    temper_status status = TEMPER_OK;
+    for (int i = 0; i < 2; i++) {
+        size_t length = 0;
+        const char *piece = ids[i] == TOKEN_NONE
+                                ? ""
+                                : tokenizer_piece(engine->tok, (uint32_t)ids[i], true, &length);
+        texts[i] = mem_strndup(piece, length);
+        if (texts[i] == NULL)
+            status = error_set(err, TEMPER_NO_MEMORY, "no memory for the chat template");
+    }
+    /* A template that cannot be read stops a chat, not the model: temper_chat reports it. */
+    if (status == TEMPER_OK)
+        chat_template_open(value->as.string.data, (size_t)value->as.string.length, texts[0],
+                           texts[1], &engine->chat, &engine->chat_failure);
+    mem_free(texts[0]);
+    mem_free(texts[1]);
+    return status;
+}
+
+static void fill_info(temper_engine *engine, const gguf_file *file, const source *src,
+                      const model_config *c)
+{
+    uint64_t parameters = 0;
+    for (uint64_t i = 0; i < gguf_tensor_count(file); i++)
+        parameters += gguf_tensor_at(file, i)->elements;
+    engine->info = (temper_model_info){
+        .architecture = engine->architecture,
+        .name = engine->name,
+        .tokenizer = tokenizer_kind(engine->tok),
+        .parameters = parameters,
+        .file_bytes = src->size,
+        .layers = c->layers,
+        .width = c->width,
+        .ffn = c->ffn,
+        .q_heads = c->q_heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .vocabulary = tokenizer_size(engine->tok),
+        .context = c->context,
+        .default_context = (uint32_t)min_u64(c->context, MODEL_DEFAULT_CONTEXT),
+        .bos = tokenizer_bos(engine->tok),
+        .eos = tokenizer_eos(engine->tok),
+        .adds_bos = tokenizer_adds_bos(engine->tok),
+        .has_chat_template = gguf_find(file, "tokenizer.chat_template") != NULL,
+    };
+}
+
+static temper_status open_network(temper_engine *engine, const gguf_file *file,
+                                  const temper_engine_desc *desc, model_config *config, error *err)
+{
+    const uint32_t max_rows = desc->max_rows == 0 ? INFER_DEFAULT_ROWS : desc->max_rows;
+    if (max_rows > INFER_MAX_ROWS)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "max_rows is %u; it must be 1 to %d", max_rows,
+                         INFER_MAX_ROWS);
+    uint32_t parts = 1;
+    bool found = false;
+    temper_status status = gguf_get_u32(file, "split.count", &parts, &found, err);
+    if (status == TEMPER_OK && found && parts > 1)
+        return error_set(err, TEMPER_UNSUPPORTED,
+                         "%s: one of %u parts of a split model, which temper cannot join yet",
+                         gguf_name(file), parts);
+    if (status == TEMPER_OK && gguf_tensor_count(file) == 0)
+        return error_set(err, TEMPER_BAD_FILE,
+                         "%s: holds a vocabulary and no tensors: it can be tokenized with, not run",
+                         gguf_name(file));
+    if (status == TEMPER_OK)
+        status = model_config_read(file, tokenizer_size(engine->tok), config, err);
+    if (status != TEMPER_OK)
+        return status;
+    if (desc->device != NULL)
+        engine->device = temper_device_retain(desc->device);
+    else if ((status = temper_device_open(NULL, &engine->device, err)) != TEMPER_OK)
+        return status;
+    if ((status = infer_enter(engine->device, err)) != TEMPER_OK)
+        return status;
+    status = model_open(file, engine->device->gpu, config, max_rows, desc->progress, desc->user,
+                        &engine->net, err);
+    infer_leave(engine->device);
+    return status;
+}
+
+/* Everything of the engine that comes from the opened file. */
+static temper_status open_parts(temper_engine *engine, const gguf_file *file, const source *src,
+                                const temper_engine_desc *desc, error *err)
+{
+    const gguf_string arch = model_architecture(file);
+    engine->architecture = mem_strndup(arch.data, (size_t)arch.length);
+    engine->name = copy_string(file, "general.name");
+    if (engine->architecture == NULL || engine->name == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for an engine");
+    temper_status status = tokenizer_open(file, &engine->tok, err);
+    if (status == TEMPER_OK)
+        status = open_chat(engine, file, err);
+    model_config config = {0};
+    if (status == TEMPER_OK && desc->vocabulary_only)
+        model_config_peek(file, &config);
+    else if (status == TEMPER_OK)
+        status = open_network(engine, file, desc, &config, err);
+    if (status == TEMPER_OK)
+        fill_info(engine, file, src, &config);
+    return status;
+}
+
+temper_status temper_engine_open(const temper_engine_desc *desc, temper_engine **out,
+                                 temper_error *err)
+{
+    assert(out != NULL);
+    if (desc == NULL || desc->model == NULL)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "temper_engine_open needs a model");
+    source *src = NULL;
+    gguf_file *file = NULL;
+    temper_status status = source_open_file(desc->model, &src, err);
+    if (status == TEMPER_OK)
+        status = gguf_open(src, &file, err);
+    if (status != TEMPER_OK)
+        return status;
+    temper_engine *engine = mem_calloc(1, sizeof *engine);
+    if (engine == NULL) {
+        gguf_close(file);
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for an engine");
+    }
+    atomic_init(&engine->references, 1);
+    status = open_parts(engine, file, src, desc, err);
+    gguf_close(file);
+    if (status != TEMPER_OK) {
+        temper_engine_close(engine);
+        return status;
+    }
+    *out = engine;
+    return TEMPER_OK;
+}
+
+temper_engine *infer_engine_retain(temper_engine *engine)
+{
+    atomic_fetch_add(&engine->references, 1);
+    return engine;
+}
+
+void temper_engine_close(temper_engine *engine)
+{
+    if (engine == NULL || atomic_fetch_sub(&engine->references, 1) != 1)
+        return;
+    model_close(engine->net);
+    temper_device_release(engine->device);
+    chat_template_close(engine->chat);
+    tokenizer_close(engine->tok);
+    mem_free(engine->architecture);
+    mem_free(engine->name);
+    mem_free(engine);
+}
+
+const temper_model_info *temper_engine_info(const temper_engine *engine)
+{
+    assert(engine != NULL);
+    return &engine->info;
+}
+
+temper_device *temper_engine_device(const temper_engine *engine)
+{
+    assert(engine != NULL);
+    return engine->device;
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+/* Puts BOS first unless the list has it there already. */
+static temper_status add_bos(const temper_engine *engine, uint32_t flags, token_list *list,
+                             error *err)
+{
+    const int32_t bos = tokenizer_bos(engine->tok);
+    const bool wanted = (flags & TEMPER_ADD_BOS) != 0 ||
+                        ((flags & TEMPER_AUTO_BOS) != 0 && tokenizer_adds_bos(engine->tok));
+    if (!wanted)
+        return TEMPER_OK;
+    if (bos == TOKEN_NONE && (flags & TEMPER_ADD_BOS) != 0)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "this vocabulary has no BOS token");
+    if (bos == TOKEN_NONE || (list->count > 0 && list->ids[0] == (uint32_t)bos))
+        return TEMPER_OK;
+    const temper_status status = token_list_push(list, 0, err);
+    if (status != TEMPER_OK)
+        return status;
+    memmove(list->ids + 1, list->ids, (list->count - 1) * sizeof list->ids[0]);
+    list->ids[0] = (uint32_t)bos;
+    return TEMPER_OK;
+}
+
+temper_status temper_tokenize(const temper_engine *engine, const char *text, size_t length,
+                              uint32_t flags, temper_tokens *out, temper_error *err)
+{
+    assert(engine != NULL && out != NULL && (text != NULL || length == 0));
+    token_list list = {0};
+    temper_status status =
+        tokenizer_encode(engine->tok, text, length == SIZE_MAX ? strlen(text) : length,
+                         (flags & TEMPER_PARSE_SPECIAL) != 0, &list, err);
+    if (status == TEMPER_OK)
+        status = add_bos(engine, flags, &list, err);
+    if (status != TEMPER_OK) {
+        token_list_free(&list);
+        return status;
+    }
+    *out = (temper_tokens){list.ids, list.count};
+    return TEMPER_OK;
+}
+
+const char *temper_piece(const temper_engine *engine, uint32_t id, size_t *length)
+{
+    assert(engine != NULL && length != NULL);
+    *length = 0;
+    if (id >= tokenizer_size(engine->tok))
+        return NULL;
+    return tokenizer_piece(engine->tok, id, true, length);
+}
+
+bool temper_ends(const temper_engine *engine, uint32_t id)
+{
+    assert(engine != NULL);
+    return id < tokenizer_size(engine->tok) && tokenizer_ends(engine->tok, id);
+}
+
+temper_status temper_chat(const temper_engine *engine, const temper_message *messages, size_t count,
+                          temper_tokens *out, temper_error *err)
+{
+    assert(engine != NULL && out != NULL && (messages != NULL || count == 0));
+    if (engine->chat_failure.status != TEMPER_OK)
+        return error_set(err, engine->chat_failure.status, "%s", engine->chat_failure.text);
+    if (engine->chat == NULL)
+        return error_set(
+            err, TEMPER_UNSUPPORTED,
+            "the model file has no chat template: give the whole text yourself with --raw");
+    chat_message *list = mem_calloc(count, sizeof *list);
+    if (list == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for %zu messages", count);
+    for (size_t i = 0; i < count; i++)
+        list[i] = (chat_message){messages[i].role, messages[i].content};
+    strbuf text = {0};
+    temper_status status = chat_template_render(engine->chat, list, count, true, &text, err);
+    mem_free(list);
+    if (status == TEMPER_OK)
+        status = temper_tokenize(engine, strbuf_text(&text), text.length,
+                                 TEMPER_AUTO_BOS | TEMPER_PARSE_SPECIAL, out, err);
+    strbuf_free(&text);
+    return status;
+}

@@ -1,0 +1,49 @@
+/*
+ * infer.h - what the files of this room share: the public handles from inside.
+ */
+#ifndef TEMPER_INFER_INFER_H
+#define TEMPER_INFER_INFER_H
+
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "file/gguf.h"
+#include "gpu/gpu.h"
+#include "model/model.h"
+#include "temper/temper.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+enum { INFER_DEFAULT_ROWS = 128, INFER_MAX_ROWS = 4096 };
+
+struct temper_device {
+    gpu_device *gpu;
+    atomic_uint references;
+    atomic_flag busy;
+};
+
+struct temper_engine {
+    temper_device *device;  /* NULL: vocabulary only */
+    atomic_uint references; /* its handle, and one a session */
+    temper_model_info info;
+    char *architecture; /* owned, behind info */
+    char *name;
+    tokenizer *tok;
+    chat_template *chat; /* NULL: the file has none, or chat_failure says why it cannot be used */
+    error chat_failure;
+    model *net; /* NULL: vocabulary only */
+};
+
+/* Takes the device for one call; TEMPER_BUSY when another call has it. */
+temper_status infer_enter(temper_device *device, error *err);
+void infer_leave(temper_device *device);
+
+temper_engine *infer_engine_retain(temper_engine *engine);
+
+/* TEMPER_BAD_ARGUMENT, with the field's name and value, when one is out of its range. */
+temper_status infer_check_sampling(const temper_sampling *sampling, error *err);
+
+/* What the GPU is given: fields out of use replaced by the values that switch them off. */
+op_sample_params infer_sample_params(const temper_sampling *sampling, uint32_t position);
+
+#endif

@@ -1,0 +1,78 @@
+// out[r] = log(sum_v exp(logits[r, v] - m)) - (logits[r, targets[r]] - m), m = max_v logits[r, v].
+//
+// Shapes: logits f32 [rows, vocab]; targets u32 [rows]; out f32 [rows]. A target >= vocab gives NaN.
+// Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the vocabulary.
+// Needs: nothing. 1 KiB of workgroup memory.
+// Why this version: the sum is 256 short sums, then 16, then one: its error does not grow with the vocabulary.
+// Reference: ref_nll.
+
+struct Params {
+    row0: u32,
+    row_end: u32,
+    vocab: u32,
+}
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read> targets: array<u32>;
+@group(0) @binding(2) var<storage, read_write> out: array<f32>;
+@group(1) @binding(0) var<uniform> params: Params;
+
+const LANES = 256u;
+var<workgroup> partial: array<f32, 256>;
+var<workgroup> partial16: array<f32, 16>;
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let row = params.row0 + group.y * groups.x + group.x;
+    if (row >= params.row_end) {
+        return;
+    }
+    let start = row * params.vocab;
+
+    var m = -3.4e38;
+    for (var i = lane; i < params.vocab; i += LANES) {
+        m = max(m, logits[start + i]);
+    }
+    partial[lane] = m;
+    workgroupBarrier();
+    if (lane < 16u) {
+        for (var i = 0u; i < 16u; i++) {
+            m = max(m, partial[lane * 16u + i]);
+        }
+        partial16[lane] = m;
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < 16u; i++) {
+        m = max(m, partial16[i]);
+    }
+    workgroupBarrier();
+
+    var sum = 0.0;
+    for (var i = lane; i < params.vocab; i += LANES) {
+        sum += exp(logits[start + i] - m);
+    }
+    partial[lane] = sum;
+    workgroupBarrier();
+    if (lane < 16u) {
+        sum = 0.0;
+        for (var i = 0u; i < 16u; i++) {
+            sum += partial[lane * 16u + i];
+        }
+        partial16[lane] = sum;
+    }
+    workgroupBarrier();
+    if (lane == 0u) {
+        sum = 0.0;
+        for (var i = 0u; i < 16u; i++) {
+            sum += partial16[i];
+        }
+        let target_id = targets[row];
+        var quiet_nan = 0x7fc00000u;
+        if (target_id < params.vocab) {
+            out[row] = log(sum) - (logits[start + target_id] - m);
+        } else {
+            out[row] = bitcast<f32>(quiet_nan);
+        }
+    }
+}

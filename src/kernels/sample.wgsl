@@ -1,0 +1,242 @@
+// ids[r] = argmax_v ((logits[r, v] - max) / temperature + gumbel(seed, position + r, v)) over the tokens that top-k,
+// top-p and min-p keep (op.h says which); with temperature 0, argmax_v logits[r, v], the lowest id among equals.
+// 0xffffffff where the row holds NaN or +infinity or nothing but -infinity.
+//
+// Shapes: logits f32 [rows, vocab]; ids u32 [rows].
+// Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the vocabulary.
+// Needs: nothing. 7 KiB of workgroup memory.
+// Why this version: no sort. A float's bits, turned so that they order as the float does, make a 32-bit key; the
+//   threshold of top-k is the largest key that at least k keys reach, of top-p the largest whose tail holds the
+//   probability, and each is found a hexadecimal digit at a time: eight passes with 15 counts or sums at once.
+//   A Gumbel maximum needs no cumulative sum and each token's noise depends on nothing but (seed, position, id).
+// Reference: ref_sample.
+
+struct Params {
+    rows: u32,
+    vocab: u32,
+    top_k: u32,          // 0: off
+    top_p: f32,          // 1 and more: off
+    min_p: f32,          // 0: off
+    temperature: f32,    // 0: argmax
+    seed_low: u32,
+    seed_high: u32,
+    position: u32,
+}
+
+@group(0) @binding(0) var<storage, read> logits: array<f32>;
+@group(0) @binding(1) var<storage, read_write> ids: array<u32>;
+@group(1) @binding(0) var<uniform> params: Params;
+
+const LANES = 256u;
+const NO_TOKEN = 0xffffffffu;
+const KEY_PLUS_INFINITY = 0xff800000u;
+const KEY_MINUS_INFINITY = 0x007fffffu;
+
+var<workgroup> lane_keys: array<u32, 256>;
+var<workgroup> lane_ids: array<u32, 256>;
+var<workgroup> lane_sums: array<vec4<f32>, 256>;
+var<workgroup> group_sums: array<vec4<f32>, 64>;
+var<workgroup> best_key: u32;
+
+// Order of keys = order of floats; -0 counts as 0, every NaN is above +infinity.
+fn key_of(value: f32) -> u32 {
+    let bits = bitcast<u32>(value);
+    if ((bits << 1u) == 0u) {
+        return 0x80000000u;
+    }
+    if ((bits & 0x7fffffffu) > 0x7f800000u) {
+        return 0xffffffffu;
+    }
+    return select(bits | 0x80000000u, ~bits, (bits >> 31u) == 1u);
+}
+
+fn value_of(key: u32) -> f32 {
+    return bitcast<f32>(select(~key, key & 0x7fffffffu, (key >> 31u) == 1u));
+}
+
+// The largest key and, of equal keys, the lowest id over all lanes; the same in every lane.
+fn best_of_lanes(lane: u32, key: u32, id: u32) -> vec2<u32> {
+    workgroupBarrier();
+    lane_keys[lane] = key;
+    lane_ids[lane] = id;
+    workgroupBarrier();
+    var best = vec2<u32>(key, id);
+    if (lane < 16u) {
+        for (var i = lane; i < LANES; i += 16u) {
+            let better = lane_keys[i] > best.x || (lane_keys[i] == best.x && lane_ids[i] < best.y);
+            best = select(best, vec2<u32>(lane_keys[i], lane_ids[i]), better);
+        }
+    }
+    workgroupBarrier();
+    if (lane < 16u) {
+        lane_keys[lane] = best.x;
+        lane_ids[lane] = best.y;
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < 16u; i++) {
+        let better = lane_keys[i] > best.x || (lane_keys[i] == best.x && lane_ids[i] < best.y);
+        best = select(best, vec2<u32>(lane_keys[i], lane_ids[i]), better);
+    }
+    return best;
+}
+
+struct Search {
+    start: u32,      // of the row
+    floor: u32,      // keys below do not count
+    highest: f32,    // the largest logit
+    by_count: bool,  // a key weighs 1, else exp(logit - highest)
+    need: f32,       // what the keys from the threshold up must weigh; without by_count, a share of all
+}
+
+// The largest threshold such that the keys at or above it weigh `need`. Sums at different thresholds run in the same
+// order, so that a higher threshold never weighs more by rounding.
+fn find_threshold(lane: u32, search: Search) -> u32 {
+    var threshold = 0u;
+    var need = search.need;
+    for (var digit = 0u; digit < 8u; digit++) {
+        let shift = 28u - 4u * digit;
+        let base = vec4<u32>(threshold);
+        let step0 = base + (vec4<u32>(0u, 1u, 2u, 3u) << vec4<u32>(shift));
+        let step1 = base + (vec4<u32>(4u, 5u, 6u, 7u) << vec4<u32>(shift));
+        let step2 = base + (vec4<u32>(8u, 9u, 10u, 11u) << vec4<u32>(shift));
+        let step3 = base + (vec4<u32>(12u, 13u, 14u, 15u) << vec4<u32>(shift));
+        var sum0 = vec4<f32>(0.0);
+        var sum1 = vec4<f32>(0.0);
+        var sum2 = vec4<f32>(0.0);
+        var sum3 = vec4<f32>(0.0);
+        for (var i = lane; i < params.vocab; i += LANES) {
+            let value = logits[search.start + i];
+            let key = key_of(value);
+            let weight = select(exp(value - search.highest), 1.0, search.by_count);
+            let counted = vec4<f32>(select(0.0, weight, key >= search.floor));
+            let keys = vec4<u32>(key);
+            sum0 += select(vec4<f32>(0.0), counted, keys >= step0);
+            sum1 += select(vec4<f32>(0.0), counted, keys >= step1);
+            sum2 += select(vec4<f32>(0.0), counted, keys >= step2);
+            sum3 += select(vec4<f32>(0.0), counted, keys >= step3);
+        }
+        for (var part = 0u; part < 4u; part++) {
+            lane_sums[lane] = select(select(sum0, sum1, part == 1u), select(sum2, sum3, part == 3u), part >= 2u);
+            workgroupBarrier();
+            if (lane < 16u) {
+                var sum = vec4<f32>(0.0);
+                for (var i = 0u; i < 16u; i++) {
+                    sum += lane_sums[lane * 16u + i];
+                }
+                group_sums[part * 16u + lane] = sum;
+            }
+            workgroupBarrier();
+        }
+        var chosen = 0u;
+        for (var part = 0u; part < 4u; part++) {
+            var sum = vec4<f32>(0.0);
+            for (var i = 0u; i < 16u; i++) {
+                sum += group_sums[part * 16u + i];
+            }
+            if (digit == 0u && part == 0u && !search.by_count) {
+                need = search.need * sum.x;
+            }
+            for (var i = 0u; i < 4u; i++) {
+                chosen = select(chosen, part * 4u + i, sum[i] >= need);
+            }
+        }
+        threshold += chosen << shift;
+        workgroupBarrier();
+    }
+    return threshold;
+}
+
+fn multiply_high(a: u32, b: u32) -> u32 {
+    let a0 = a & 0xffffu;
+    let a1 = a >> 16u;
+    let b0 = b & 0xffffu;
+    let b1 = b >> 16u;
+    let middle = a1 * b0 + ((a0 * b0) >> 16u);
+    let other = a0 * b1 + (middle & 0xffffu);
+    return a1 * b1 + (middle >> 16u) + (other >> 16u);
+}
+
+// Philox4x32-10, as philox4x32 of base/random.h.
+fn philox(counter: vec4<u32>, seed: vec2<u32>) -> vec4<u32> {
+    var c = counter;
+    var key = seed;
+    for (var round = 0u; round < 10u; round++) {
+        let high0 = multiply_high(0xd2511f53u, c.x);
+        let high1 = multiply_high(0xcd9e8d57u, c.z);
+        c = vec4<u32>(high1 ^ c.y ^ key.x, 0xcd9e8d57u * c.z, high0 ^ c.w ^ key.y, 0xd2511f53u * c.x);
+        key += vec2<u32>(0x9e3779b9u, 0xbb67ae85u);
+    }
+    return c;
+}
+
+// -log(-log(1 - v)) for v = (bits + 1/2) / 2^32. Where v is small 1 - v would lose it: a series in v instead; where
+// it is near 1, 1 - v comes exactly from the inverted bits.
+fn gumbel(bits: u32) -> f32 {
+    let v = (f32(bits) + 0.5) * 2.3283064e-10;
+    let rest = (f32(~bits) + 0.5) * 2.3283064e-10;
+    let series = v * fma(v, fma(v, fma(v, fma(v, fma(v, 0.16666667, 0.2), 0.25), 0.33333334), 0.5), 1.0);
+    return -log(select(-log(rest), series, bits < 0x10000000u));
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let row = group.y * groups.x + group.x;
+    if (row >= params.rows) {
+        return;
+    }
+    let start = row * params.vocab;
+
+    var best = vec2<u32>(0u, NO_TOKEN);
+    for (var i = lane; i < params.vocab; i += LANES) {
+        let key = key_of(logits[start + i]);
+        best = select(best, vec2<u32>(key, i), key > best.x);
+    }
+    best = best_of_lanes(lane, best.x, best.y);
+    if (lane == 0u) {
+        best_key = best.x;
+    }
+    let top = workgroupUniformLoad(&best_key);
+    if (top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY || params.temperature <= 0.0) {
+        if (lane == 0u) {
+            ids[row] = select(best.y, NO_TOKEN, top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY);
+        }
+        return;
+    }
+
+    let highest = value_of(top);
+    var threshold = 0u;
+    if (params.top_k > 0u) {
+        threshold = find_threshold(lane, Search(start, 0u, highest, true, f32(params.top_k)));
+    }
+    if (params.top_p < 1.0) {
+        // With top_p 0 every threshold is high enough: the best token stays.
+        threshold = max(threshold, min(top, find_threshold(lane, Search(start, threshold, highest, false, params.top_p))));
+    }
+
+    best = vec2<u32>(0u, NO_TOKEN);
+    for (var quad = lane; quad * 4u < params.vocab; quad += LANES) {
+        let count = min(4u, params.vocab - quad * 4u);
+        var kept: array<bool, 4>;
+        var any_kept = false;
+        for (var i = 0u; i < count; i++) {
+            let value = logits[start + quad * 4u + i];
+            kept[i] = key_of(value) >= threshold && exp(value - highest) >= params.min_p;
+            any_kept = any_kept || kept[i];
+        }
+        if (any_kept) {
+            let noise = philox(vec4<u32>(quad, params.position + row, 0u, 0u),
+                               vec2<u32>(params.seed_low, params.seed_high));
+            for (var i = 0u; i < count; i++) {
+                let value = logits[start + quad * 4u + i];
+                let key = key_of((value - highest) / params.temperature + gumbel(noise[i]));
+                let better = kept[i] && key > best.x;
+                best = select(best, vec2<u32>(key, quad * 4u + i), better);
+            }
+        }
+    }
+    best = best_of_lanes(lane, best.x, best.y);
+    if (lane == 0u) {
+        ids[row] = best.y;
+    }
+}

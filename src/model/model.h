@@ -1,0 +1,110 @@
+/*
+ * model.h - a network on a device: its weights, the scratch that a step needs, and the graph of a
+ * step.
+ *
+ * A step takes rows: one token each, with its position and the block table of the sequence it
+ * belongs to, so that a prompt (many rows of one sequence), a decode (one row) and a batch (a row
+ * of each of several sequences) are one thing.
+ */
+#ifndef TEMPER_MODEL_MODEL_H
+#define TEMPER_MODEL_MODEL_H
+
+#include <stdint.h>
+
+#include "file/gguf.h"
+#include "gpu/gpu.h"
+#include "model/config.h"
+#include "model/kv_cache.h"
+#include "model/weights.h"
+#include "op/op.h"
+
+enum { MODEL_LOGIT_ROWS = 16 }; /* rows whose logits are in memory at once */
+
+/* A product y = x W^T whose rows come from up to three tensors: one weight where their types agree,
+ * else one each. */
+typedef struct model_linear {
+    op_weight *weights[3];
+    uint64_t columns[3]; /* where each one's outputs begin in y */
+    uint64_t width;      /* of y */
+    uint32_t count;
+} model_linear;
+
+typedef struct model_layer {
+    gpu_buffer *attn_norm;  /* f32 [width] */
+    model_linear qkv;       /* [(Hq + 2 Hkv) D, width] */
+    op_weight *attn_output; /* [width, Hq D] */
+    gpu_buffer *ffn_norm;   /* f32 [width] */
+    model_linear gate_up;   /* [2 ffn, width] */
+    op_weight *ffn_down;    /* [width, ffn] */
+} model_layer;
+
+/* Scratch of a step, each its own buffer because a dispatch may not read and write one. Rows:
+ * max_rows. */
+typedef struct model_scratch {
+    gpu_buffer *x;         /* residual stream [rows, width] */
+    gpu_buffer *h;         /* normed input of a product [rows, width] */
+    gpu_buffer *qkv;       /* [rows, (Hq + 2 Hkv) D] */
+    gpu_buffer *q;         /* rotated queries [rows, Hq D] */
+    gpu_buffer *mixed;     /* attention's output [rows, Hq D] */
+    gpu_buffer *gate_up;   /* [rows, 2 ffn] */
+    gpu_buffer *act;       /* [rows, ffn] */
+    gpu_buffer *last;      /* rows that want logits [MODEL_LOGIT_ROWS, width] */
+    gpu_buffer *logits;    /* [MODEL_LOGIT_ROWS, vocabulary] */
+    gpu_buffer *attention; /* op_attention's own, for `positions` */
+    uint32_t positions;
+} model_scratch;
+
+typedef struct model {
+    gpu_device *device; /* one reference */
+    model_config config;
+    uint32_t max_rows;
+    op_weight *embedding;    /* [vocabulary, width] */
+    op_weight *head;         /* the same where the file has no output.weight */
+    gpu_buffer *output_norm; /* f32 [width] */
+    gpu_buffer *turns;       /* op_turns [rope_dims / 2] */
+    model_layer *layers;
+    model_scratch scratch;
+} model;
+
+/* Loads the network of a file. *out is owned by the caller. */
+temper_status model_open(const gguf_file *file, gpu_device *device, const model_config *config,
+                         uint32_t max_rows, weights_progress progress, void *user, model **out,
+                         error *err);
+void model_close(model *m);
+
+/* Makes the scratch fit sequences of `positions` and asks for every pipeline that their steps need;
+ * waits for them. */
+temper_status model_reserve(model *m, const kv_cache *cache, error *err);
+
+typedef struct model_step {
+    uint32_t rows;    /* 1 to max_rows */
+    uint32_t longest; /* the largest position among the rows, plus 1 */
+    const kv_cache *cache;
+    gpu_view ids;         /* u32 [rows] */
+    gpu_view row_info;    /* op_row_info [rows] */
+    uint32_t logit_first; /* rows [logit_first, logit_first + logit_rows) get logits */
+    uint32_t logit_rows;  /* 0 to MODEL_LOGIT_ROWS */
+} model_step;
+
+/* Records a step. Its logits are in model_logits after the submit, f32 [logit_rows, vocabulary]. */
+void model_record_step(model *m, gpu_recorder *rec, const model_step *step);
+
+/* Records the head alone for rows of the last recorded step: how more than MODEL_LOGIT_ROWS rows
+ * get theirs, in turns. */
+void model_record_head(model *m, gpu_recorder *rec, uint32_t first, uint32_t rows);
+
+gpu_view model_logits(const model *m);
+
+/* Bytes of device memory that the scratch takes. */
+uint64_t model_scratch_bytes(const model_config *config, uint32_t max_rows, uint32_t positions);
+
+/* ---- between the files of this room ---- */
+
+/* y[:, columns] = x W^T for every weight of a linear. */
+void model_record_linear(gpu_recorder *rec, const model_linear *linear, gpu_buffer *x,
+                         gpu_buffer *y, uint32_t rows);
+
+/* The graph of the llama architecture: from ids to the residual stream after the last layer. */
+void llama_record_layers(model *m, gpu_recorder *rec, const model_step *step);
+
+#endif

@@ -1,0 +1,312 @@
+#include "model/weights.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "base/mem.h"
+
+struct weights_loader {
+    const gguf_file *file;
+    gpu_device *device;
+    weights_progress progress;
+    void *user;
+    bool *used;           /* [tensors] */
+    uint64_t done, total; /* bytes of the file */
+    uint64_t in_flight;   /* bytes handed to the device since the last wait */
+};
+
+/* Host memory of one chunk of rows: the file's bytes, and both planes of the GPU's layout. */
+typedef struct staging {
+    uint8_t *file_rows;
+    uint32_t *data;
+    uint32_t *scales;
+} staging;
+
+static void staging_free(staging *s)
+{
+    mem_free(s->file_rows);
+    mem_free(s->data);
+    mem_free(s->scales);
+}
+
+temper_status weights_open(const gguf_file *file, gpu_device *device, weights_progress progress,
+                           void *user, weights_loader **out, error *err)
+{
+    assert(file != NULL && device != NULL && out != NULL);
+    weights_loader *loader = mem_calloc(1, sizeof *loader);
+    if (loader == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory to load %s", gguf_name(file));
+    *loader = (weights_loader){.file = file, .device = device, .progress = progress, .user = user};
+    loader->used = mem_calloc((size_t)gguf_tensor_count(file), sizeof *loader->used);
+    if (loader->used == NULL) {
+        weights_close(loader);
+        return error_set(err, TEMPER_NO_MEMORY, "no memory to load %s", gguf_name(file));
+    }
+    for (uint64_t i = 0; i < gguf_tensor_count(file); i++)
+        loader->total += gguf_tensor_at(file, i)->bytes;
+    *out = loader;
+    return TEMPER_OK;
+}
+
+void weights_close(weights_loader *loader)
+{
+    if (loader == NULL)
+        return;
+    mem_free(loader->used);
+    mem_free(loader);
+}
+
+temper_status weights_finish(weights_loader *loader, error *err)
+{
+    const temper_status status = gpu_finish(loader->device, err);
+    if (status != TEMPER_OK)
+        return status;
+    for (uint64_t i = 0; i < gguf_tensor_count(loader->file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(loader->file, i);
+        if (!loader->used[i])
+            return error_set(
+                err, TEMPER_UNSUPPORTED,
+                "%s: the tensor %.*s has no place in this architecture as temper knows it",
+                gguf_name(loader->file), (int)min_u64(tensor->name.length, 96), tensor->name.data);
+    }
+    return TEMPER_OK;
+}
+
+bool weights_has(const weights_loader *loader, const char *name)
+{
+    return gguf_find_tensor(loader->file, name) != NULL;
+}
+
+bool weights_same_type(const weights_loader *loader, const char *const *names, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const gguf_tensor *first = gguf_find_tensor(loader->file, names[0]);
+        const gguf_tensor *tensor = gguf_find_tensor(loader->file, names[i]);
+        if (first == NULL || tensor == NULL || tensor->type != first->type)
+            return false;
+    }
+    return true;
+}
+
+static temper_status check_type(const gguf_file *file, const gguf_tensor *tensor, error *err)
+{
+    const dtype_info *info = dtype_find(tensor->type);
+    if (info == NULL || !info->loadable)
+        return error_set(err, TEMPER_UNSUPPORTED,
+                         "%s: %.*s is %s; temper loads F32, F16, BF16, Q4_0, Q4_1 and Q8_0",
+                         gguf_name(file), (int)min_u64(tensor->name.length, 96), tensor->name.data,
+                         dtype_name(tensor->type));
+    return TEMPER_OK;
+}
+
+temper_status weights_device_bytes(const gguf_file *file, uint64_t *bytes, error *err)
+{
+    *bytes = 0;
+    for (uint64_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        const temper_status status = check_type(file, tensor, err);
+        if (status != TEMPER_OK)
+            return status;
+        /* Vectors are f32 on the device, whatever the file has. */
+        const weight_format format =
+            weight_format_of(tensor->dim_count == 1 ? DTYPE_F32 : (dtype)tensor->type);
+        *bytes += op_weight_bytes(format, tensor->elements / tensor->dims[0], tensor->dims[0]);
+    }
+    return TEMPER_OK;
+}
+
+/* Finds a tensor whose type can be loaded and marks it as used. */
+static temper_status find(weights_loader *loader, const char *name, const gguf_tensor **out,
+                          error *err)
+{
+    const gguf_tensor *tensor = gguf_find_tensor(loader->file, name);
+    if (tensor == NULL)
+        return error_set(err, TEMPER_BAD_FILE, "%s: the tensor %s is missing",
+                         gguf_name(loader->file), name);
+    const temper_status status = check_type(loader->file, tensor, err);
+    if (status != TEMPER_OK)
+        return status;
+    for (uint64_t i = 0; i < gguf_tensor_count(loader->file); i++)
+        if (gguf_tensor_at(loader->file, i) == tensor)
+            loader->used[i] = true;
+    *out = tensor;
+    return TEMPER_OK;
+}
+
+static temper_status wrong_shape(const weights_loader *loader, const gguf_tensor *tensor,
+                                 const char *wanted, error *err)
+{
+    char shape[128];
+    int at = 0;
+    for (uint32_t i = 0; i < tensor->dim_count; i++)
+        at += snprintf(shape + at, sizeof shape - (size_t)at, "%s%llu", i == 0 ? "" : ", ",
+                       (unsigned long long)tensor->dims[i]);
+    return error_set(err, TEMPER_BAD_FILE,
+                     "%s: %.*s has the shape [%s], the configuration wants %s",
+                     gguf_name(loader->file), (int)min_u64(tensor->name.length, 96),
+                     tensor->name.data, shape, wanted);
+}
+
+static temper_status report(weights_loader *loader, uint64_t bytes, error *err)
+{
+    loader->done += bytes;
+    if (loader->progress != NULL && !loader->progress(loader->done, loader->total, loader->user))
+        return error_set(err, TEMPER_STOPPED, "%s: loading was stopped", gguf_name(loader->file));
+    return TEMPER_OK;
+}
+
+/* Reads `rows` rows at `row`, checks and repacks them, and queues them as rows `to` of the weight.
+ */
+static temper_status load_chunk(weights_loader *loader, const gguf_tensor *tensor, uint64_t row,
+                                uint64_t rows, const staging *s, op_weight *weight, uint64_t to,
+                                error *err)
+{
+    const dtype type = (dtype)tensor->type;
+    const dtype_info *info = dtype_find(type);
+    const uint64_t row_bytes = weight->k / info->block * info->block_bytes;
+    const uint64_t data_words = weight_row_words(weight->format, weight->k);
+    const uint64_t scale_words = weight_scale_row_words(weight->format, weight->k);
+    temper_status status = gguf_read_tensor(loader->file, tensor, row * row_bytes, s->file_rows,
+                                            rows * row_bytes, err);
+    if (status != TEMPER_OK)
+        return status;
+    for (uint64_t i = 0; i < rows; i++) {
+        const uint8_t *from = s->file_rows + i * row_bytes;
+        if (dtype_row_has_nonfinite(type, weight->k, from))
+            return error_set(err, TEMPER_BAD_FILE,
+                             "%s: row %llu of %.*s holds a value that is not finite",
+                             gguf_name(loader->file), (unsigned long long)(row + i),
+                             (int)min_u64(tensor->name.length, 96), tensor->name.data);
+        weight_repack_row(type, weight->k, from, s->data + i * data_words,
+                          scale_words == 0 ? NULL : s->scales + i * scale_words);
+    }
+    status =
+        op_weight_write_rows(weight, to, rows, s->data, scale_words == 0 ? NULL : s->scales, err);
+    if (status != TEMPER_OK)
+        return status;
+    loader->in_flight += rows * (data_words + scale_words) * sizeof(uint32_t);
+    if (loader->in_flight > WEIGHTS_IN_FLIGHT_BYTES) {
+        loader->in_flight = 0;
+        status = gpu_finish(loader->device, err);
+    }
+    return status == TEMPER_OK ? report(loader, rows * row_bytes, err) : status;
+}
+
+/* Streams the first `rows` rows of a tensor into the weight from row `to` on. */
+static temper_status load_rows(weights_loader *loader, const gguf_tensor *tensor, uint64_t rows,
+                               op_weight *weight, uint64_t to, error *err)
+{
+    const dtype_info *info = dtype_find(tensor->type);
+    const uint64_t row_bytes = weight->k / info->block * info->block_bytes;
+    const uint64_t data_bytes = weight_row_words(weight->format, weight->k) * sizeof(uint32_t);
+    const uint64_t scale_bytes =
+        weight_scale_row_words(weight->format, weight->k) * sizeof(uint32_t);
+    const uint64_t chunk = min_u64(rows, max_u64(1, WEIGHTS_STAGING_BYTES / row_bytes));
+    staging s = {
+        .file_rows = mem_alloc((size_t)(chunk * row_bytes)),
+        .data = mem_alloc((size_t)(chunk * data_bytes)),
+        .scales = mem_alloc((size_t)(chunk * scale_bytes)),
+    };
+    temper_status status = TEMPER_OK;
+    if (s.file_rows == NULL || s.data == NULL || s.scales == NULL)
+        status = error_set(err, TEMPER_NO_MEMORY, "no memory for %llu bytes of staging",
+                           (unsigned long long)(chunk * (row_bytes + data_bytes + scale_bytes)));
+    for (uint64_t row = 0; status == TEMPER_OK && row < rows; row += chunk)
+        status =
+            load_chunk(loader, tensor, row, min_u64(chunk, rows - row), &s, weight, to + row, err);
+    staging_free(&s);
+    return status;
+}
+
+temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
+                             uint32_t count, uint64_t k, op_weight **out, error *err)
+{
+    assert(loader != NULL && count > 0 && k > 0 && out != NULL);
+    const gguf_tensor *tensor = NULL;
+    uint64_t n = 0;
+    temper_status status = TEMPER_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        if ((status = find(loader, names[i], &tensor, err)) != TEMPER_OK)
+            return status;
+        const bool last = i + 1 == count;
+        if (tensor->dim_count > 2 || tensor->dims[0] != k || tensor->dims[1] < rows[i] ||
+            (tensor->dims[1] > rows[i] && !last)) {
+            char wanted[64];
+            snprintf(wanted, sizeof wanted, "[%llu, %llu]", (unsigned long long)k,
+                     (unsigned long long)rows[i]);
+            return wrong_shape(loader, tensor, wanted, err);
+        }
+        n += rows[i];
+    }
+    assert(weights_same_type(loader, names, count));
+    op_weight *weight = NULL;
+    status = op_weight_create(loader->device, weight_format_of((dtype)tensor->type), n, k, names[0],
+                              &weight, err);
+    uint64_t to = 0;
+    for (uint32_t i = 0; status == TEMPER_OK && i < count; i++) {
+        status =
+            load_rows(loader, gguf_find_tensor(loader->file, names[i]), rows[i], weight, to, err);
+        to += rows[i];
+    }
+    if (status != TEMPER_OK) {
+        op_weight_destroy(weight);
+        return status;
+    }
+    *out = weight;
+    return TEMPER_OK;
+}
+
+temper_status weights_host_vector(weights_loader *loader, const char *name, uint64_t n, float *out,
+                                  error *err)
+{
+    const gguf_tensor *tensor = NULL;
+    temper_status status = find(loader, name, &tensor, err);
+    if (status != TEMPER_OK)
+        return status;
+    if (tensor->elements != n || tensor->dims[0] != n) {
+        char wanted[32];
+        snprintf(wanted, sizeof wanted, "[%llu]", (unsigned long long)n);
+        return wrong_shape(loader, tensor, wanted, err);
+    }
+    uint8_t *bytes = mem_alloc((size_t)tensor->bytes);
+    if (bytes == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for %s", name);
+    status = gguf_read_tensor(loader->file, tensor, 0, bytes, tensor->bytes, err);
+    if (status == TEMPER_OK) {
+        dtype_dequantize_row((dtype)tensor->type, n, bytes, out);
+        status = report(loader, tensor->bytes, err);
+    }
+    mem_free(bytes);
+    for (uint64_t i = 0; status == TEMPER_OK && i < n; i++)
+        if (!isfinite(out[i]))
+            status = error_set(err, TEMPER_BAD_FILE, "%s: value %llu of %s is not finite",
+                               gguf_name(loader->file), (unsigned long long)i, name);
+    return status;
+}
+
+temper_status weights_vector(weights_loader *loader, const char *name, uint64_t n, gpu_buffer **out,
+                             error *err)
+{
+    assert(loader != NULL && n > 0 && out != NULL);
+    float *values = mem_alloc((size_t)n * sizeof *values);
+    if (values == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for %s", name);
+    gpu_buffer *buffer = NULL;
+    temper_status status = weights_host_vector(loader, name, n, values, err);
+    if (status == TEMPER_OK)
+        status = gpu_buffer_create(loader->device, n * sizeof(float), GPU_PURPOSE_WEIGHTS, name,
+                                   &buffer, err);
+    if (status == TEMPER_OK)
+        status = gpu_write(loader->device, buffer, 0, values, n * sizeof(float), err);
+    mem_free(values);
+    if (status != TEMPER_OK) {
+        gpu_buffer_destroy(buffer);
+        return status;
+    }
+    *out = buffer;
+    return TEMPER_OK;
+}

@@ -1,0 +1,63 @@
+/*
+ * weights.h - from the tensors of a file to buffers on the device: streamed through one small
+ * staging block, repacked into the GPU's layouts without rounding, checked against the shapes that
+ * the configuration wants.
+ */
+#ifndef TEMPER_MODEL_WEIGHTS_H
+#define TEMPER_MODEL_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "file/gguf.h"
+#include "gpu/gpu.h"
+#include "op/op.h"
+
+enum {
+    WEIGHTS_STAGING_BYTES =
+        4 << 20, /* of a file that are in host memory at once, give or take a row */
+    WEIGHTS_IN_FLIGHT_BYTES =
+        32 << 20, /* that the WebGPU library may hold before the loader waits for it */
+    WEIGHTS_LABEL_BYTES = 128,
+};
+
+/* Bytes done and in all; false stops the load with TEMPER_STOPPED. */
+typedef bool (*weights_progress)(uint64_t done, uint64_t total, void *user);
+
+typedef struct weights_loader weights_loader;
+
+/* Opens a loader over the tensors of a file. It keeps file and device borrowed until weights_close.
+ */
+temper_status weights_open(const gguf_file *file, gpu_device *device, weights_progress progress,
+                           void *user, weights_loader **out, error *err);
+
+/* Ends a load: every queued byte is on the device. With status TEMPER_OK, a tensor of the file that
+ * nothing asked for is TEMPER_UNSUPPORTED by name: a graph that ignores a weight gives wrong text.
+ */
+temper_status weights_finish(weights_loader *loader, error *err);
+void weights_close(weights_loader *loader);
+
+bool weights_has(const weights_loader *loader, const char *name);
+
+/* A matrix of `rows` by `k`, or several of them under each other (names, rows: `count` of each)
+ * whose file types are equal. The file may hold more rows than asked for in the last one (padded
+ * vocabularies); only the asked ones are loaded. *out is owned by the caller. */
+temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
+                             uint32_t count, uint64_t k, op_weight **out, error *err);
+
+/* True when the named tensors exist and have one file type. */
+bool weights_same_type(const weights_loader *loader, const char *const *names, uint32_t count);
+
+/* A vector of n numbers (F32, F16 or BF16 in the file) as f32. *out is owned by the caller. */
+temper_status weights_vector(weights_loader *loader, const char *name, uint64_t n, gpu_buffer **out,
+                             error *err);
+
+/* The same on the host: `out` has room for n floats. */
+temper_status weights_host_vector(weights_loader *loader, const char *name, uint64_t n, float *out,
+                                  error *err);
+
+/* Bytes of device memory that all tensors of a file take in the GPU's layouts. TEMPER_UNSUPPORTED
+ * for a type that cannot be loaded, by name. */
+temper_status weights_device_bytes(const gguf_file *file, uint64_t *bytes, error *err);
+
+#endif

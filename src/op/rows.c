@@ -1,0 +1,84 @@
+/*
+ * rows.c - choosing a row, cutting work into dispatches, folding grids.
+ */
+#include "op/rows.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "op/op.h"
+
+const op_table *const op_tables[] = {
+    &op_table_lookup, &op_table_rmsnorm, &op_table_matmul, &op_table_rope_store, &op_table_attention,
+    &op_table_silu_gate, &op_table_add, &op_table_sample, &op_table_nll, NULL,
+};
+
+bool op_row_runs(gpu_device *device, const op_kernel_row *row)
+{
+    const gpu_limits *limits = gpu_device_limits(device);
+    return (row->kernel->needs & ~gpu_device_features(device)) == 0 &&
+           row->invocations <= limits->max_invocations && row->invocations <= limits->max_workgroup_x &&
+           row->workgroup_memory <= limits->max_workgroup_memory &&
+           row->kernel->binding_count <= limits->max_storage_buffers;
+}
+
+const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape)
+{
+    assert(table->count > 0);
+    for (uint32_t i = 0; i + 1 < table->count; i++) {
+        const op_kernel_row *row = &table->rows[i];
+        if (op_row_runs(device, row) && (row->fits == NULL || row->fits(shape)))
+            return row;
+    }
+    return &table->rows[table->count - 1];
+}
+
+op_grid op_fold(gpu_device *device, uint64_t groups)
+{
+    const uint64_t most = gpu_device_limits(device)->max_workgroups;
+    assert(groups <= UINT32_MAX);
+    if (groups <= most)
+        return (op_grid){(uint32_t)groups, 1};
+    const uint64_t y = ceil_div(groups, most);
+    return (op_grid){(uint32_t)ceil_div(groups, y), (uint32_t)y};
+}
+
+uint64_t op_dispatch_work(gpu_device *device)
+{
+    /* A CPU driver does 1 to 4 G multiply-adds a second, the slowest GPU worth having a hundred. */
+    const bool software = strcmp(gpu_device_adapter(device)->type, "CPU") == 0;
+    return software ? OP_DISPATCH_WORK : (uint64_t)OP_DISPATCH_WORK * 8;
+}
+
+uint64_t op_cut(gpu_device *device, uint64_t total, uint64_t cost, uint64_t unit)
+{
+    assert(cost > 0 && unit > 0);
+    const uint64_t fit = op_dispatch_work(device) / cost;
+    if (fit >= total)
+        return total;
+    return min_u64(total, max_u64(fit / unit, 1) * unit);
+}
+
+uint64_t op_rows_that_bind(gpu_device *device, uint64_t rows, uint64_t row_bytes)
+{
+    const uint64_t fit = gpu_device_limits(device)->max_storage_binding / row_bytes;
+    return fit >= rows ? rows : max_u64(fit / 64, 1) * 64;
+}
+
+gpu_view op_view_rows(gpu_device *device, gpu_view view, uint64_t row0, uint64_t rows, uint64_t row_bytes)
+{
+    if (row0 == 0 && view.size <= gpu_device_limits(device)->max_storage_binding)
+        return view;
+    return (gpu_view){view.buffer, view.offset + row0 * row_bytes, rows * row_bytes};
+}
+
+bool op_check_view(gpu_recorder *rec, const char *op, const char *name, gpu_view view, uint64_t bytes)
+{
+    if (view.buffer != NULL && view.size >= bytes)
+        return true;
+    gpu_record_fail(rec, TEMPER_BAD_ARGUMENT, "%s: %s takes %" PRIu64 " bytes, its view has %" PRIu64, op, name,
+                    bytes, view.buffer != NULL ? view.size : 0);
+    return false;
+}

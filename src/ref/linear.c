@@ -1,0 +1,60 @@
+/*
+ * linear.c - products, lookups, norm, gate, sum.
+ */
+#include <math.h>
+#include <stddef.h>
+
+#include "ref/ref.h"
+
+void ref_matmul(const float *x, const float *w, const float *start, uint64_t r0, uint64_t r1, uint64_t n, uint64_t k,
+                double *y)
+{
+    for (uint64_t r = r0; r < r1; r++)
+        for (uint64_t c = 0; c < n; c++) {
+            const float *a = x + r * k, *b = w + c * k;
+            /* Four sums, so that the compiler may run them side by side. */
+            double sum[4] = {0};
+            uint64_t i = 0;
+            for (; i + 4 <= k; i += 4)
+                for (uint64_t j = 0; j < 4; j++)
+                    sum[j] += (double)a[i + j] * (double)b[i + j];
+            for (; i < k; i++)
+                sum[0] += (double)a[i] * (double)b[i];
+            const double begin = start != NULL ? (double)start[r * n + c] : 0.0;
+            y[r * n + c] = begin + ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+        }
+}
+
+void ref_embed(const float *w, uint64_t n, uint64_t k, const uint32_t *ids, uint64_t rows, double scale, double *out)
+{
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t i = 0; i < k; i++)
+            out[r * k + i] = ids[r] < n ? scale * (double)w[ids[r] * k + i] : (double)NAN;
+}
+
+void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t cols, double eps, double *y)
+{
+    for (uint64_t r = 0; r < rows; r++) {
+        double squares = 0;
+        for (uint64_t c = 0; c < cols; c++)
+            squares += (double)x[r * cols + c] * (double)x[r * cols + c];
+        const double factor = 1 / sqrt(squares / (double)cols + eps);
+        for (uint64_t c = 0; c < cols; c++)
+            y[r * cols + c] = (double)x[r * cols + c] * factor * (double)weight[c];
+    }
+}
+
+void ref_silu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out)
+{
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t i = 0; i < f; i++) {
+            const double gate = (double)gate_up[r * 2 * f + i], up = (double)gate_up[r * 2 * f + f + i];
+            out[r * f + i] = gate / (1 + exp(-gate)) * up;
+        }
+}
+
+void ref_add(const float *a, const float *b, uint64_t count, double *out)
+{
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = (double)a[i] + (double)b[i];
+}
