@@ -230,6 +230,9 @@ temper_status gpu_write(gpu_device *device, gpu_buffer *buffer, uint64_t offset,
 
 void gpu_trim(gpu_device *device)
 {
+    /* What is in flight holds its readback buffer until it is done. */
+    if (!device->closing)
+        gpu_finish(device, NULL);
     gpu_bind_groups_clear(device);
     gpu_staging_trim(device);
     if (device->params_group != NULL)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "gpu/dawn.h"
@@ -320,6 +321,58 @@ temper_status gpu_device_open(const gpu_device_desc *desc, gpu_device **out, err
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
+/* Dawn tells of a finished pipeline from a worker thread that lets go of the device only a moment later.
+ * Were ours released first, the worker would be the one to delete the device, with it its own thread
+ * pool, and abort the process while it waits for itself. So a device that has just compiled is destroyed
+ * at once, which frees what it holds on the GPU, and its handle is released later: by an open or
+ * close that comes a second after its last pipeline, or never when the process ends before. */
+enum { BURIED_MAX = 64 };
+static const double buried_seconds = 1.0;
+
+static struct {
+    pthread_mutex_t lock;
+    WGPUDevice handles[BURIED_MAX];
+    double since[BURIED_MAX];    /* in order */
+    uint32_t count;
+} buried = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Call with the lock held. */
+static void release_oldest(void)
+{
+    wgpuDeviceRelease(buried.handles[0]);
+    buried.count--;
+    memmove(&buried.handles[0], &buried.handles[1], buried.count * sizeof buried.handles[0]);
+    memmove(&buried.since[0], &buried.since[1], buried.count * sizeof buried.since[0]);
+}
+
+static void release_buried(void)
+{
+    pthread_mutex_lock(&buried.lock);
+    while (buried.count > 0 && clock_seconds() - buried.since[0] >= buried_seconds)
+        release_oldest();
+    pthread_mutex_unlock(&buried.lock);
+}
+
+static void release_handle(WGPUDevice handle, double last_pipeline)
+{
+    const struct timespec nap = {.tv_nsec = 10 * 1000 * 1000};
+
+    pthread_mutex_lock(&buried.lock);
+    if (clock_seconds() - last_pipeline >= buried_seconds) {
+        wgpuDeviceRelease(handle);
+    } else {
+        while (buried.count == BURIED_MAX) {
+            if (clock_seconds() - buried.since[0] >= buried_seconds)
+                release_oldest();
+            else
+                nanosleep(&nap, NULL);
+        }
+        buried.handles[buried.count] = handle;
+        buried.since[buried.count++] = clock_seconds();
+    }
+    pthread_mutex_unlock(&buried.lock);
+}
+
 gpu_device *gpu_device_retain(gpu_device *device)
 {
     assert(device != NULL);
@@ -360,7 +413,7 @@ static void close_device(gpu_device *device)
         while (device->buffers != NULL)
             gpu_buffer_destroy(device->buffers);
         wgpuQueueRelease(device->queue);
-        wgpuDeviceRelease(device->handle);
+        release_handle(device->handle, device->last_pipeline);
     }
     if (device->adapter != NULL)
         wgpuAdapterRelease(device->adapter);
@@ -378,6 +431,7 @@ void gpu_device_release(gpu_device *device)
 {
     if (device != NULL && atomic_fetch_sub(&device->references, 1) == 1)
         close_device(device);
+    release_buried();
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */

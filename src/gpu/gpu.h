@@ -16,8 +16,9 @@
  *     gpu_wait(device, ticket, out, bytes, &err);
  *
  * Rules
- *  - One thread drives a device. gpu_wait and gpu_finish wait for the GPU; gpu_write may, natively,
- *    after many megabytes (see there); gpu_pipelines_wait waits for the compiler.
+ *  - One thread drives a device. gpu_wait, gpu_finish, gpu_trim and gpu_check_guards wait for the GPU;
+ *    gpu_write may, natively, after many megabytes (see there); gpu_pipelines_wait waits for the
+ *    compiler, and so does gpu_submit for a pipeline that is not there yet.
  *  - Work in one recorder runs in order, as if each dispatch saw all that came before it; submits run
  *    in order too.
  *  - Errors are sticky. A validation, out-of-memory or internal error of a submit is reported by the
@@ -267,8 +268,9 @@ typedef struct gpu_counters {
 gpu_counters gpu_device_counters(const gpu_device *device);
 void gpu_device_reset_peak(gpu_device *device);
 
-/* Gives back what this room keeps for reuse and does not need now (readback and parameter buffers,
- * bind groups): after the callers' buffers are destroyed, it brings live_total to 0. */
+/* Gives back what this room keeps for reuse (readback and parameter buffers, bind groups), after
+ * waiting for what is in flight. With the callers' buffers destroyed and no ticket left to wait for,
+ * it brings live_total to 0. */
 void gpu_trim(gpu_device *device);
 
 typedef struct gpu_profile_row {

@@ -276,6 +276,7 @@ struct gpu_device {
     gpu_pipeline *pipelines[GPU_PIPELINE_BUCKETS];
     gpu_pipeline *asked_first, *asked_last;
     gpu_pipeline *reported;   /* the last pipeline that gpu_pipelines_wait has told about */
+    double last_pipeline;     /* when the library last answered about one; see device.c */
     gpu_pipeline *no_memory;  /* stands for a pipeline that could not be allocated */
 
     gpu_bind_group *bind_groups[GPU_BIND_GROUP_BUCKETS];

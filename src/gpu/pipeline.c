@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/gpu_internal.h"
 
@@ -157,6 +158,7 @@ static void on_pipeline(WGPUCreatePipelineAsyncStatus status, WGPUComputePipelin
                   text);
     }
     pipeline->arrived = true;
+    pipeline->device->last_pipeline = clock_seconds();
     settle(pipeline);
 }
 

@@ -14,11 +14,11 @@ static bool is_one_row(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_matmul[] = {
-    {.name = "one_row", .kernel = &kernel_matmul, .invocations = 64, .fits = is_one_row,
-     .tile_rows = 1, .tile_cols = 1,
+    {.name = "one_row", .kernel = &kernel_matmul, .invocations = 32, .fits = is_one_row,
+     .tile_rows = 1, .tile_cols = 4,
      .why = "a decoding step: bound by reading the weight once"},
     {.name = "register_tile", .kernel = &kernel_matmul, .invocations = 64,
-     .tile_rows = 8, .tile_cols = 1,
+     .tile_rows = 4, .tile_cols = 4,
      .why = "a weight is decoded once for a tile of rows; no workgroup memory and no barrier, any shape"},
 };
 

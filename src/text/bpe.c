@@ -1,7 +1,7 @@
 /*
  * bpe.c - merges by rank, with the symbols of a word in a linked list and the candidate pairs in a
- * binary heap. Candidates are never removed: one that no longer holds is seen when it comes up, because
- * the pair that stands at its place then has another rank or none.
+ * binary heap. Candidates are never removed: one that no longer holds is seen when it comes up,
+ * because the pair that stands at its place then has another rank or none.
  */
 #include "text/bpe.h"
 
@@ -17,15 +17,15 @@
 
 static const char key_merges[] = "tokenizer.ggml.merges";
 
-/* ---- the table of merges --------------------------------------------------------------------------- */
+/* ---- the table of merges --------------------------------------------------------------------- */
 
 static uint64_t pair_of(uint32_t left, uint32_t right)
 {
     return (uint64_t)left << 32 | right;
 }
 
-/* The slot that holds this pair, or the empty one where it belongs; NULL when the table's clusters are
- * longer than chance makes them. */
+/* The slot that holds this pair, or the empty one where it belongs; NULL when the table's clusters
+ * are longer than chance makes them. */
 static merge_slot *merge_slot_of(const bpe *b, uint64_t pair)
 {
     const uint32_t mask = b->slot_count - 1;
@@ -56,8 +56,9 @@ static temper_status add_merge(bpe *b, gguf_string text, uint32_t rank, strbuf *
     const int shown = (int)(length < 100 ? length : 100);
 
     if (gap == NULL || gap == text.data + length - 1)
-        return error_set(err, TEMPER_BAD_FILE, "%s: merge %u is \"%.*s\", not two pieces with a space "
-                         "between them", key_merges, rank, shown, text.data);
+        return error_set(err, TEMPER_BAD_FILE,
+                         "%s: merge %u is \"%.*s\", not two pieces with a space between them",
+                         key_merges, rank, shown, text.data);
     const size_t left_length = (size_t)(gap - text.data);
     const size_t right_length = length - left_length - 1;
     strbuf_clear(joined);
@@ -88,7 +89,8 @@ static temper_status add_merge(bpe *b, gguf_string text, uint32_t rank, strbuf *
 static temper_status read_merges(const gguf_file *file, bpe *b, error *err)
 {
     const gguf_value *merges;
-    temper_status status = vocabulary_array(file, key_merges, GGUF_STRING, MERGES_MAX, &merges, err);
+    temper_status status = vocabulary_array(file, key_merges, GGUF_STRING, MERGES_MAX, &merges,
+                                            err);
     if (status != TEMPER_OK)
         return status;
 
@@ -129,7 +131,7 @@ void bpe_free(bpe *b)
     memset(b, 0, sizeof *b);
 }
 
-/* ---- the heap of candidates ------------------------------------------------------------------------ */
+/* ---- the heap of candidates ------------------------------------------------------------------ */
 
 static temper_status heap_push(bpe_work *work, uint64_t entry, error *err)
 {
@@ -176,7 +178,7 @@ static uint64_t heap_pop(bpe_work *work)
     return top;
 }
 
-/* ---- one word -------------------------------------------------------------------------------------- */
+/* ---- one word -------------------------------------------------------------------------------- */
 
 /* *id becomes the id of a word that is a token as a whole, or -1. */
 static temper_status find_whole(const bpe *b, bpe_work *work, const char *word, size_t length,
@@ -219,7 +221,8 @@ static temper_status start_symbols(const bpe *b, bpe_work *work, const char *wor
         const size_t capacity = length < 128 ? 128 : length;
         bpe_symbol *grown = mem_realloc(work->symbols, capacity * sizeof *grown);
         if (grown == NULL)
-            return error_set(err, TEMPER_NO_MEMORY, "no memory to encode a word of %zu bytes", length);
+            return error_set(err, TEMPER_NO_MEMORY, "no memory to encode a word of %zu bytes",
+                             length);
         work->symbols = grown;
         work->symbol_capacity = capacity;
     }

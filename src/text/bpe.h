@@ -2,9 +2,9 @@
  * bpe.h - byte-pair encoding of one word after the other, by the ranks of tokenizer.ggml.merges.
  *
  * A word begins as one symbol a byte. The pair of neighbours whose merge has the lowest rank (the
- * leftmost of several) becomes one symbol, until no pair has a merge. Time n log n for a word of n bytes.
- * A byte for which the vocabulary has no token vanishes, as in Hugging Face's library and llama.cpp
- * (smollm's vocabulary lacks 21 of the 256).
+ * leftmost of several) becomes one symbol, until no pair has a merge. Time n log n for a word of n
+ * bytes. A byte for which the vocabulary has no token vanishes, as in Hugging Face's library and
+ * llama.cpp (smollm's vocabulary lacks 21 of the 256).
  */
 #ifndef TEMPER_TEXT_BPE_H
 #define TEMPER_TEXT_BPE_H
@@ -53,8 +53,8 @@ typedef struct bpe_work {
     char *spelling;    /* [longest_spelling] */
 } bpe_work;
 
-/* Fills *b (zeroed by the caller; bpe_free also after a failure). A merge that is not two tokens whose
- * joined spelling is a token is TEMPER_BAD_FILE with its number. vocab outlives b. */
+/* Fills *b (zeroed by the caller; bpe_free also after a failure). A merge that is not two tokens
+ * whose joined spelling is a token is TEMPER_BAD_FILE with its number. vocab outlives b. */
 temper_status bpe_read(const gguf_file *file, const vocabulary *vocab, bool whole_words, bpe *b,
                        error *err);
 void bpe_free(bpe *b);

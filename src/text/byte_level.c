@@ -1,6 +1,6 @@
 /*
- * byte_level.c - the alphabet in closed form: the bytes that do not print are 0x00-0x20, 0x7F-0xA0 and
- * 0xAD, which take U+0100-U+0120, U+0121-U+0142 and U+0143.
+ * byte_level.c - the alphabet in closed form: the bytes that do not print are 0x00-0x20, 0x7F-0xA0
+ * and 0xAD, which take U+0100-U+0120, U+0121-U+0142 and U+0143.
  */
 #include "text/byte_level.h"
 

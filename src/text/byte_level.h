@@ -1,9 +1,9 @@
 /*
- * byte_level.h - the alphabet in which byte-level vocabularies spell bytes: one printable character a
- * byte, so that every token is a string that can be printed (a space is "Ġ", a newline "Ċ").
+ * byte_level.h - the alphabet in which byte-level vocabularies spell bytes: one printable character
+ * a byte, so that every token is a string that can be printed (a space is "Ġ", a newline "Ċ").
  *
- * A byte that prints in Latin-1 stands for itself; the 68 others are numbered from U+0100 on, in order.
- * Method: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
+ * A byte that prints in Latin-1 stands for itself; the 68 others are numbered from U+0100 on, in
+ * order. Method: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
  */
 #ifndef TEMPER_TEXT_BYTE_LEVEL_H
 #define TEMPER_TEXT_BYTE_LEVEL_H
@@ -17,8 +17,8 @@ enum { BYTE_LEVEL_SPELLING = 2 };   /* a byte's spelling has at most two bytes o
 size_t byte_level_spell(uint8_t byte, char out[BYTE_LEVEL_SPELLING]);
 
 /* Reads a spelling; returns the number of bytes written to out, at most `length`. A spelling with a
- * character outside the alphabet is no byte-level spelling: it stands for its own bytes, as in Hugging
- * Face's library. */
+ * character outside the alphabet is no byte-level spelling: it stands for its own bytes, as in
+ * Hugging Face's library. */
 size_t byte_level_decode(const char *spelling, size_t length, char *out);
 
 #endif

@@ -9,40 +9,47 @@
 #include "base/mem.h"
 #include "text/script.h"
 
+/* An engine is thrown away after a failure; the next call starts another from these copies. */
 struct chat_template {
-    char *text;        /* owned copies of what open was given: an engine that ran into a limit is */
-    size_t length;     /* thrown away, and the next call starts another */
+    char *text;
+    size_t length;
     char *bos;
     char *eos;
     script *engine;    /* NULL: to be started */
     JSValue program;   /* the parsed template, a value of the engine */
 };
 
+static const char cannot_read[] = "the chat template cannot be read";
 static const char cannot_render[] = "the chat template cannot be rendered";
 
-/* Reports the pending exception. Whatever it was, the next call gets a fresh engine: one that ran into a
- * limit may be broken. */
-static temper_status give_up(chat_template *chat, temper_status status, const char *what, error *err)
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* A body: parses the template. */
+static temper_status parse(script *engine, void *user, error *err)
 {
-    status = script_failure(chat->engine, status, what, err);
-    script_close(chat->engine);
-    chat->engine = NULL;
-    return status;
+    chat_template *chat = user;
+    JSValue text = script_string(engine, chat->text, chat->length);
+
+    chat->program = script_call(engine, "parse", 1, &text);
+    return JS_IsException(chat->program) ? script_failure(engine, TEMPER_TEMPLATE, cannot_read, err)
+                                         : TEMPER_OK;
 }
 
-/* Starts the engine and parses the template. */
-static temper_status start(chat_template *chat, error *err)
+static void stop_engine(chat_template *chat)
+{
+    script_close(chat->engine);
+    chat->engine = NULL;
+}
+
+static temper_status start_engine(chat_template *chat, error *err)
 {
     assert(chat->engine == NULL);
     temper_status status = script_open(&chat->engine, err);
+    if (status == TEMPER_OK)
+        status = script_run(chat->engine, cannot_read, parse, chat, err);
     if (status != TEMPER_OK)
-        return status;
-    script_begin(chat->engine);
-    JSValue text = script_string(chat->engine, chat->text, chat->length);
-    chat->program = script_call(chat->engine, "parse", 1, &text);
-    if (!JS_IsException(chat->program))
-        return TEMPER_OK;
-    return give_up(chat, TEMPER_TEMPLATE, "the chat template cannot be read", err);
+        stop_engine(chat);
+    return status;
 }
 
 temper_status chat_template_open(const char *text, size_t length, const char *bos, const char *eos,
@@ -59,9 +66,10 @@ temper_status chat_template_open(const char *text, size_t length, const char *bo
     chat->eos = mem_strdup(eos == NULL ? "" : eos);
     temper_status status = TEMPER_OK;
     if (chat->text == NULL || chat->bos == NULL || chat->eos == NULL)
-        status = error_set(err, TEMPER_NO_MEMORY, "no memory for a chat template of %zu bytes", length);
+        status = error_set(err, TEMPER_NO_MEMORY, "no memory for a chat template of %zu bytes",
+                           length);
     if (status == TEMPER_OK)
-        status = start(chat, err);
+        status = start_engine(chat, err);
     if (status != TEMPER_OK) {
         chat_template_close(chat);
         return status;
@@ -81,7 +89,20 @@ void chat_template_close(chat_template *chat)
     mem_free(chat);
 }
 
-/* Sets a property that exists in no prototype; false with an exception pending. Takes the value. */
+/* ---- rendering ------------------------------------------------------------------------------- */
+
+/* One call of render or render_json. */
+typedef struct render_call {
+    const chat_template *chat;
+    const char *json;                /* the variables, or NULL: */
+    const chat_message *messages;
+    size_t message_count;
+    bool add_generation_prompt;
+    strbuf *out;
+    bool usable;                     /* the engine is sound though the call failed */
+} render_call;
+
+/* Sets an own property; false with an exception pending. Takes the value. */
 static bool set(JSContext *context, JSValue object, const char *name, JSValue value)
 {
     if (JS_IsException(value))
@@ -103,134 +124,135 @@ static JSValue make_messages(script *engine, const chat_message *messages, size_
     for (size_t i = 0; i < count && !JS_IsException(array); i++) {
         assert(messages[i].role != NULL && messages[i].content != NULL);
         JSValue message = JS_NewObject(context);
-        bool good = !JS_IsException(message)
-                    && set_text(engine, message, "role", messages[i].role)
-                    && set_text(engine, message, "content", messages[i].content);
-        if (!good)
-            JS_FreeValue(context, message);
-        else
-            good = JS_DefinePropertyValueUint32(context, array, (uint32_t)i, message,
-                                                JS_PROP_C_W_E) >= 0;
-        if (!good) {
-            JS_FreeValue(context, array);
-            array = JS_EXCEPTION;
-        }
+        if (JS_IsException(message) || !set_text(engine, message, "role", messages[i].role)
+            || !set_text(engine, message, "content", messages[i].content)
+            || JS_DefinePropertyValueUint32(context, array, (uint32_t)i, message,
+                                            JS_PROP_C_W_E) < 0)
+            return JS_EXCEPTION;   /* what was made goes with the engine */
     }
     return array;
 }
 
-/* Variables that every template sees; false with an exception pending. */
-static bool set_common(const chat_template *chat, JSValue variables)
+/* *variables becomes the object of what the caller passes in. */
+static temper_status make_variables(script *engine, render_call *call, JSValue *variables,
+                                    error *err)
 {
-    static const char *const absent[] = {"tools", "documents"};
-    JSContext *context = script_context(chat->engine);
+    JSContext *context = script_context(engine);
 
-    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        JSValue value = JS_GetPropertyStr(context, variables, absent[i]);
-        const bool missing = JS_IsUndefined(value);
-        const bool failed = JS_IsException(value);
-        JS_FreeValue(context, value);
-        if (failed || (missing && !set(context, variables, absent[i], JS_NULL)))
-            return false;
+    if (call->json == NULL) {
+        *variables = JS_NewObject(context);
+        if (JS_IsException(*variables)
+            || !set(context, *variables, "messages",
+                    make_messages(engine, call->messages, call->message_count))
+            || !set(context, *variables, "add_generation_prompt",
+                    JS_NewBool(context, call->add_generation_prompt)))
+            return script_failure(engine, TEMPER_TEMPLATE, cannot_render, err);
+        return TEMPER_OK;
     }
-    return set_text(chat->engine, variables, "bos_token", chat->bos)
-           && set_text(chat->engine, variables, "eos_token", chat->eos);
+    *variables = JS_ParseJSON(context, call->json, strlen(call->json), "variables");
+    if (JS_IsException(*variables))
+        return script_failure(engine, TEMPER_BAD_ARGUMENT,
+                              "the variables of a chat template are not JSON", err);
+    if (!JS_IsObject(*variables) || JS_IsArray(*variables))
+        return error_set(err, TEMPER_BAD_ARGUMENT,
+                         "the variables of a chat template are JSON, but no object");
+    return TEMPER_OK;
 }
 
-/* Takes what render returned apart: { text } or { refusal }. */
-static temper_status take_result(chat_template *chat, JSValue result, strbuf *out, error *err)
+/* Adds the variables that every template sees. */
+static temper_status add_common(script *engine, const chat_template *chat, JSValue variables,
+                                error *err)
 {
-    JSContext *context = script_context(chat->engine);
+    static const char *const absent[] = {"tools", "documents"};
+    JSContext *context = script_context(engine);
+    bool good = true;
+
+    for (size_t i = 0; i < sizeof absent / sizeof *absent && good; i++) {
+        JSValue value = JS_GetPropertyStr(context, variables, absent[i]);
+        good = !JS_IsException(value)
+               && (!JS_IsUndefined(value) || set(context, variables, absent[i], JS_NULL));
+        JS_FreeValue(context, value);
+    }
+    good = good && set_text(engine, variables, "bos_token", chat->bos)
+           && set_text(engine, variables, "eos_token", chat->eos);
+    return good ? TEMPER_OK : script_failure(engine, TEMPER_TEMPLATE, cannot_render, err);
+}
+
+/* Takes what the engine's render returned apart: { text } or { refusal }. */
+static temper_status take_result(script *engine, render_call *call, JSValue result, error *err)
+{
+    JSContext *context = script_context(engine);
     JSValue value = JS_GetPropertyStr(context, result, "refusal");
     const bool refused = !JS_IsUndefined(value);
-    size_t length;
     temper_status status = TEMPER_OK;
+    size_t length;
 
     if (!refused)
         value = JS_GetPropertyStr(context, result, "text");
     const char *text = JS_IsException(value) ? NULL : JS_ToCStringLen(context, &length, value);
     if (text == NULL)
-        return give_up(chat, TEMPER_TEMPLATE, cannot_render, err);
+        return script_failure(engine, TEMPER_TEMPLATE, cannot_render, err);
     if (refused) {
         status = error_set(err, TEMPER_TEMPLATE, "%s",
                            length > 0 ? text : "the chat template refused the messages");
+        call->usable = true;
     } else {
-        const size_t had = out->length;
-        strbuf_append(out, text, length);
-        if (out->failed) {
-            out->length = had;
-            status = error_set(err, TEMPER_NO_MEMORY, "no memory for a prompt of %zu bytes", length);
-        }
+        strbuf_append(call->out, text, length);
+        if (call->out->failed)
+            status = error_set(err, TEMPER_NO_MEMORY, "no memory for a prompt of %zu bytes",
+                               length);
     }
     JS_FreeCString(context, text);
     JS_FreeValue(context, value);
     return status;
 }
 
-/* Renders with an object of variables (taken), or reports the exception that it is. */
-static temper_status render(chat_template *chat, JSValue variables, strbuf *out, error *err)
+/* A body: the whole call. */
+static temper_status render(script *engine, void *user, error *err)
 {
-    JSContext *context = script_context(chat->engine);
-    JSValue result = JS_EXCEPTION;
+    render_call *call = user;
+    JSContext *context = script_context(engine);
+    JSValue variables;
 
-    if (!JS_IsException(variables) && set_common(chat, variables)) {
-        JSValue arguments[2] = {JS_DupValue(context, chat->program), JS_DupValue(context, variables)};
-        result = script_call(chat->engine, "render", 2, arguments);
-    }
-    JS_FreeValue(context, variables);
+    temper_status status = make_variables(engine, call, &variables, err);
+    if (status == TEMPER_OK)
+        status = add_common(engine, call->chat, variables, err);
+    if (status != TEMPER_OK)
+        return status;
+    JSValue arguments[2] = {JS_DupValue(context, call->chat->program), variables};
+    JSValue result = script_call(engine, "render", 2, arguments);
     if (JS_IsException(result))
-        return give_up(chat, TEMPER_TEMPLATE, cannot_render, err);
-    const temper_status status = take_result(chat, result, out, err);
-    if (chat->engine != NULL)
-        JS_FreeValue(context, result);
+        return script_failure(engine, TEMPER_TEMPLATE, cannot_render, err);
+    status = take_result(engine, call, result, err);
+    JS_FreeValue(context, result);
     return status;
 }
 
-/* Gets the engine ready for a call. */
-static temper_status begin(chat_template *chat, error *err)
+static temper_status run_call(chat_template *chat, render_call *call, error *err)
 {
-    const temper_status status = chat->engine == NULL ? start(chat, err) : TEMPER_OK;
+    temper_status status = chat->engine == NULL ? start_engine(chat, err) : TEMPER_OK;
 
-    if (status == TEMPER_OK)
-        script_begin(chat->engine);
+    if (status != TEMPER_OK)
+        return status;
+    status = script_run(chat->engine, cannot_render, render, call, err);
+    if (status != TEMPER_OK && !call->usable)
+        stop_engine(chat);
     return status;
 }
 
 temper_status chat_template_render(chat_template *chat, const chat_message *messages, size_t count,
                                    bool add_generation_prompt, strbuf *out, error *err)
 {
-    const temper_status status = begin(chat, err);
+    render_call call = {.chat = chat, .messages = messages, .message_count = count,
+                        .add_generation_prompt = add_generation_prompt, .out = out};
 
-    if (status != TEMPER_OK)
-        return status;
-    JSContext *context = script_context(chat->engine);
-    JSValue variables = JS_NewObject(context);
-    if (!JS_IsException(variables)
-        && (!set(context, variables, "messages", make_messages(chat->engine, messages, count))
-            || !set(context, variables, "add_generation_prompt",
-                    JS_NewBool(context, add_generation_prompt)))) {
-        JS_FreeValue(context, variables);
-        variables = JS_EXCEPTION;
-    }
-    return render(chat, variables, out, err);
+    return run_call(chat, &call, err);
 }
 
 temper_status chat_template_render_json(chat_template *chat, const char *variables, strbuf *out,
                                         error *err)
 {
-    temper_status status = begin(chat, err);
+    render_call call = {.chat = chat, .json = variables, .out = out};
 
-    if (status != TEMPER_OK)
-        return status;
-    JSContext *context = script_context(chat->engine);
-    JSValue object = JS_ParseJSON(context, variables, strlen(variables), "variables");
-    if (JS_IsException(object))
-        return give_up(chat, TEMPER_BAD_ARGUMENT, "the variables of a chat template are not JSON",
-                       err);
-    if (!JS_IsObject(object) || JS_IsArray(object)) {
-        JS_FreeValue(context, object);
-        return error_set(err, TEMPER_BAD_ARGUMENT,
-                         "the variables of a chat template are JSON, but no object");
-    }
-    return render(chat, object, out, err);
+    return run_call(chat, &call, err);
 }

@@ -1,9 +1,9 @@
 /*
  * pretokenizer.c - the table of pre-tokenisers, on PCRE2.
  *
- * Whitespace is spelled \p{White_Space}: PCRE2's own \s also holds U+180E, which the tokenisers that
- * models were trained with do not count. The names and which of them share a pattern are facts of
- * published files; the patterns are those of the models' tokenizer.json.
+ * Whitespace is spelled \p{White_Space}: PCRE2's own \s also holds U+180E, which the tokenisers
+ * that models were trained with do not count. The names and which of them share a pattern are facts
+ * of published files; the patterns are those of the models' tokenizer.json.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pretokenizer.h"
@@ -24,11 +24,11 @@
 #define ONE_DIGIT "\\p{N}"
 #define GPT2                                                                                       \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" SPACES_BUT_LAST
-/* The llama 3 family: letters with whatever stands before them, digits in groups, punctuation with the
- * line ends after it. */
+/* The llama 3 family: letters with whatever stands before them, digits in groups, punctuation with
+ * the line ends after it. */
 #define LLAMA3(letters, not_punctuation, digits)                                                   \
-    SUFFIX "|[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits "| ?[^" SPACE not_punctuation "]+[\\r\\n]*|" \
-    SPACE "*[\\r\\n]+|" SPACES_BUT_LAST
+    SUFFIX "|[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits                                            \
+    "| ?[^" SPACE not_punctuation "]+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACES_BUT_LAST
 
 enum { PATTERNS_MAX = 2 };
 
@@ -119,8 +119,8 @@ static temper_status refuse(gguf_string name, error *err)
         strbuf_printf(&known, "%s%s", i == 0 ? "" : ", ", rows[i].traits.name);
     if (name.data == NULL)
         error_set(err, TEMPER_UNSUPPORTED,
-                  "tokenizer.ggml.pre is missing, so nothing says how this vocabulary splits words; "
-                  "convert the model again with a converter that writes it. Known: %s",
+                  "tokenizer.ggml.pre is missing, so nothing says how this vocabulary splits "
+                  "words; convert the model again with a converter that writes it. Known: %s",
                   strbuf_text(&known));
     else
         error_set(err, TEMPER_UNSUPPORTED,
@@ -160,8 +160,8 @@ static temper_status compile(pretokenizer *pre, error *err)
             status = error_set(err, TEMPER_NO_MEMORY, "no memory for a pattern");
         else
             status = error_set(err, TEMPER_INTERNAL,
-                               "the pattern of pre-tokeniser %s does not compile (PCRE2 error %d at "
-                               "%zu)", pre->row->traits.name, code, (size_t)at);
+                               "the pattern of pre-tokeniser %s does not compile (PCRE2 error %d "
+                               "at %zu)", pre->row->traits.name, code, (size_t)at);
     }
     pcre2_compile_context_free(options);
     return status;
@@ -184,8 +184,8 @@ temper_status pretokenizer_open(gguf_string name, pretokenizer **out, error *err
     if (pre->limits == NULL)
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for a pre-tokeniser");
     else
-        /* The patterns are this file's own and backtrack over one run of spaces at most; the limit that
-         * guards against others would end a long run early. */
+        /* The patterns are this file's own and backtrack over one run of spaces at most; the limit
+         * that guards against others would end a long run early. */
         pcre2_set_match_limit(pre->limits, UINT32_MAX);
     if (status == TEMPER_OK)
         status = compile(pre, err);
@@ -235,7 +235,8 @@ static temper_status split_part(const splitter *s, int level, const char *text, 
         if (found == PCRE2_ERROR_NOMATCH)
             break;
         if (found == PCRE2_ERROR_NOMEMORY || found == PCRE2_ERROR_HEAPLIMIT)
-            return error_set(err, TEMPER_NO_MEMORY, "no memory to split a text of %zu bytes", length);
+            return error_set(err, TEMPER_NO_MEMORY, "no memory to split a text of %zu bytes",
+                             length);
         if (found < 0)
             return error_set(err, TEMPER_INTERNAL, "pre-tokeniser %s: PCRE2 error %d",
                              s->pre->row->traits.name, found);

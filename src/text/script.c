@@ -1,10 +1,13 @@
 /*
- * script.c - QuickJS-ng with a heap that is one list of blocks. Closing the engine frees the list, which
- * also holds after it ran out of memory half-way through something.
+ * script.c - QuickJS-ng with a heap that is one list of blocks. Closing the engine frees the list,
+ * at whatever point the engine is. That makes the way out of a lack of memory short and safe: a
+ * jump out of the engine, whose own handling of it is not sound everywhere (its compiler reads
+ * behind a buffer that did not grow).
  */
 #include "text/script.h"
 
 #include <assert.h>
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -18,8 +21,8 @@
 extern const unsigned char jinja_module[];
 extern const size_t jinja_module_size;
 
-/* What the module's Template class does, with three differences: what the template raises itself can be
- * told from other errors; range() refuses to fill the heap; strftime_now needs no Intl. */
+/* What the module's Template class does, with three differences: what the template raises itself
+ * can be told from other errors; range() refuses to fill the heap; strftime_now needs no Intl. */
 static const char glue[] =
     "(function (jinja, strftime) {\n"
     "  class Refusal extends Error {}\n"
@@ -53,7 +56,7 @@ static const char glue[] =
     "  };\n"
     "})";
 
-/* ---- the heap --------------------------------------------------------------------------------------- */
+/* ---- the heap -------------------------------------------------------------------------------- */
 
 typedef union heap_block {
     struct {
@@ -67,29 +70,33 @@ typedef union heap_block {
 struct script {
     heap_block *blocks;
     size_t heap_bytes;
-    bool heap_full;        /* a block was refused because of the limit */
-    bool host_full;        /* a block was refused because the host has no more */
+    jmp_buf way_out;       /* of script_run */
+    bool running;
+    bool heap_full;        /* why it was left: the limit, or else the host */
     bool out_of_time;
+    strbuf scratch;        /* here and not on a body's stack, which may be left */
     struct timespec begin;
     JSRuntime *runtime;
     JSContext *context;
     JSValue functions;
 };
 
-static bool may_grow(script *s, size_t more)
+/* Leaves the body that is running. */
+static _Noreturn void leave(script *s, bool heap_full)
 {
-    if (more <= SCRIPT_HEAP_BYTES && s->heap_bytes <= SCRIPT_HEAP_BYTES - more)
-        return true;
-    s->heap_full = true;
-    return false;
+    assert(s->running);
+    s->heap_full = heap_full;
+    longjmp(s->way_out, 1);
+}
+
+static void need_room(script *s, size_t more)
+{
+    if (more > SCRIPT_HEAP_BYTES || s->heap_bytes > SCRIPT_HEAP_BYTES - more)
+        leave(s, true);
 }
 
 static void *link_block(script *s, heap_block *block, size_t size)
 {
-    if (block == NULL) {
-        s->host_full = true;
-        return NULL;
-    }
     block->link.size = size;
     block->link.previous = NULL;
     block->link.next = s->blocks;
@@ -114,22 +121,22 @@ static void unlink_block(script *s, heap_block *block)
 
 static void *heap_malloc(void *user, size_t size)
 {
-    script *s = user;
-
-    return may_grow(s, size) ? link_block(s, mem_alloc(sizeof(heap_block) + size), size) : NULL;
+    need_room(user, size);
+    heap_block *block = mem_alloc(sizeof *block + size);
+    if (block == NULL)
+        leave(user, false);
+    return link_block(user, block, size);
 }
 
 static void *heap_calloc(void *user, size_t count, size_t size)
 {
-    script *s = user;
+    const size_t bytes = size != 0 && count > SCRIPT_HEAP_BYTES / size ? SIZE_MAX : count * size;
 
-    if (size != 0 && count > SIZE_MAX / 2 / size) {
-        s->heap_full = true;
-        return NULL;
-    }
-    const size_t bytes = count * size;
-    return may_grow(s, bytes) ? link_block(s, mem_calloc(1, sizeof(heap_block) + bytes), bytes)
-                              : NULL;
+    need_room(user, bytes);
+    heap_block *block = mem_calloc(1, sizeof *block + bytes);
+    if (block == NULL)
+        leave(user, false);
+    return link_block(user, block, bytes);
 }
 
 static void heap_free(void *user, void *data)
@@ -143,22 +150,19 @@ static void heap_free(void *user, void *data)
 
 static void *heap_realloc(void *user, void *data, size_t size)
 {
-    script *s = user;
-
     if (data == NULL)
         return heap_malloc(user, size);
     heap_block *block = (heap_block *)data - 1;
     const size_t old_size = block->link.size;
-    if (size > old_size && !may_grow(s, size - old_size))
-        return NULL;
-    unlink_block(s, block);
-    heap_block *moved = mem_realloc(block, sizeof(heap_block) + size);
+    if (size > old_size)
+        need_room(user, size - old_size);
+    unlink_block(user, block);
+    heap_block *moved = mem_realloc(block, sizeof *block + size);
     if (moved == NULL) {
-        link_block(s, block, old_size);
-        s->host_full = true;
-        return NULL;
+        link_block(user, block, old_size);
+        leave(user, false);
     }
-    return link_block(s, moved, size);
+    return link_block(user, moved, size);
 }
 
 static size_t heap_usable_size(const void *data)
@@ -166,7 +170,7 @@ static size_t heap_usable_size(const void *data)
     return data == NULL ? 0 : ((const heap_block *)data - 1)->link.size;
 }
 
-/* ---- time ------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* Processor time, not the wall's: a busy machine does not make a template fail. */
 static struct timespec processor_time(void)
@@ -190,13 +194,25 @@ static int interrupt(JSRuntime *runtime, void *user)
     return s->out_of_time;
 }
 
-void script_begin(script *s)
+temper_status script_run(script *s, const char *what, script_body body, void *user, error *err)
 {
+    temper_status status;
+
+    assert(!s->running);
     s->begin = processor_time();
     s->out_of_time = false;
-    s->heap_full = false;
-    s->host_full = false;
-    JS_UpdateStackTop(s->runtime);
+    s->running = true;
+    if (s->runtime != NULL)
+        JS_UpdateStackTop(s->runtime);
+    if (setjmp(s->way_out) == 0)
+        status = body(s, user, err);
+    else if (s->heap_full)
+        status = error_set(err, TEMPER_TEMPLATE, "%s: it needs more than %d MiB", what,
+                           SCRIPT_HEAP_BYTES >> 20);
+    else
+        status = error_set(err, TEMPER_NO_MEMORY, "%s: no memory", what);
+    s->running = false;
+    return status;
 }
 
 /* strftime_now(format): the local time, as Hugging Face's library gives it to templates. */
@@ -221,7 +237,7 @@ static JSValue strftime_now(JSContext *context, JSValueConst self, int count,
     return JS_NewStringLen(context, text, length);
 }
 
-/* ---- start and end ---------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 /* The namespace of the Jinja module, or an exception. */
 static JSValue load_module(JSContext *context)
@@ -241,45 +257,50 @@ static JSValue load_module(JSContext *context)
     return JS_HasException(context) ? JS_EXCEPTION : JS_GetModuleNamespace(context, module);
 }
 
-static bool load_functions(script *s)
+static const char cannot_start[] = "the template engine does not start";
+
+/* A body: makes the engine and loads the functions. */
+static temper_status start(script *s, void *user, error *err)
 {
-    JSContext *context = s->context;
-    JSValue maker = JS_Eval(context, glue, sizeof glue - 1, "glue", JS_EVAL_TYPE_GLOBAL);
+    static const JSMallocFunctions heap = {heap_calloc, heap_malloc, heap_free, heap_realloc,
+                                           heap_usable_size};
     JSValue arguments[2] = {JS_UNDEFINED, JS_UNDEFINED};
 
+    (void)user;
+    s->runtime = JS_NewRuntime2(&heap, s);
+    if (s->runtime == NULL)
+        return error_set(err, TEMPER_INTERNAL, "%s", cannot_start);
+    JS_SetMaxStackSize(s->runtime, SCRIPT_STACK_BYTES);
+    JS_SetInterruptHandler(s->runtime, interrupt, s);
+    s->context = JS_NewContext(s->runtime);
+    if (s->context == NULL)
+        return error_set(err, TEMPER_INTERNAL, "%s", cannot_start);
+
+    JSValue maker = JS_Eval(s->context, glue, sizeof glue - 1, "glue", JS_EVAL_TYPE_GLOBAL);
     if (!JS_IsException(maker))
-        arguments[0] = load_module(context);
-    if (!JS_HasException(context))
-        arguments[1] = JS_NewCFunction(context, strftime_now, "strftime_now", 1);
-    if (!JS_HasException(context))
-        s->functions = JS_Call(context, maker, JS_UNDEFINED, 2, arguments);
-    JS_FreeValue(context, maker);
-    JS_FreeValue(context, arguments[0]);
-    JS_FreeValue(context, arguments[1]);
-    return !JS_HasException(context) && JS_IsObject(s->functions);
+        arguments[0] = load_module(s->context);
+    if (!JS_HasException(s->context))
+        arguments[1] = JS_NewCFunction(s->context, strftime_now, "strftime_now", 1);
+    if (!JS_HasException(s->context))
+        s->functions = JS_Call(s->context, maker, JS_UNDEFINED, 2, arguments);
+    if (JS_HasException(s->context))
+        return script_failure(s, TEMPER_INTERNAL, cannot_start, err);
+    assert(JS_IsObject(s->functions));
+    JS_FreeValue(s->context, maker);
+    JS_FreeValue(s->context, arguments[0]);
+    JS_FreeValue(s->context, arguments[1]);
+    return TEMPER_OK;
 }
 
 temper_status script_open(script **out, error *err)
 {
-    static const JSMallocFunctions heap = {heap_calloc, heap_malloc, heap_free, heap_realloc,
-                                           heap_usable_size};
     *out = NULL;
     script *s = mem_calloc(1, sizeof *s);
     if (s == NULL)
-        return error_set(err, TEMPER_NO_MEMORY, "no memory for the template engine");
+        return error_set(err, TEMPER_NO_MEMORY, "%s: no memory", cannot_start);
     s->functions = JS_UNDEFINED;
-    s->runtime = JS_NewRuntime2(&heap, s);
-    if (s->runtime != NULL) {
-        JS_SetMaxStackSize(s->runtime, SCRIPT_STACK_BYTES);
-        JS_SetInterruptHandler(s->runtime, interrupt, s);
-        script_begin(s);
-        s->context = JS_NewContext(s->runtime);
-    }
-    if (s->context == NULL || !load_functions(s)) {
-        const temper_status status =
-            s->host_full || s->context == NULL
-                ? error_set(err, TEMPER_NO_MEMORY, "no memory for the template engine")
-                : script_failure(s, TEMPER_INTERNAL, "the template engine does not start", err);
+    const temper_status status = script_run(s, cannot_start, start, NULL, err);
+    if (status != TEMPER_OK) {
         script_close(s);
         return status;
     }
@@ -291,10 +312,12 @@ void script_close(script *s)
 {
     if (s == NULL)
         return;
+    assert(!s->running);
     for (heap_block *block = s->blocks, *next; block != NULL; block = next) {
         next = block->link.next;
         mem_free(block);
     }
+    strbuf_free(&s->scratch);
     mem_free(s);
 }
 
@@ -303,7 +326,7 @@ JSContext *script_context(script *s)
     return s->context;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 JSValue script_call(script *s, const char *function, int count, JSValue *arguments)
 {
@@ -325,15 +348,9 @@ temper_status script_failure(script *s, temper_status status, const char *what, 
 {
     JSContext *context = s->context;
 
-    if (s->host_full)
-        return error_set(err, TEMPER_NO_MEMORY, "%s: no memory", what);
     if (s->out_of_time)
         return error_set(err, TEMPER_TEMPLATE, "%s: it ran for more than %d seconds", what,
                          SCRIPT_SECONDS);
-    if (s->heap_full)
-        return error_set(err, TEMPER_TEMPLATE, "%s: it needs more than %d MiB", what,
-                         SCRIPT_HEAP_BYTES >> 20);
-
     JSValue exception = JS_GetException(context);
     JSValue message = JS_IsObject(exception) ? JS_GetPropertyStr(context, exception, "message")
                                              : JS_DupValue(context, exception);
@@ -350,11 +367,9 @@ JSValue script_string(script *s, const char *bytes, size_t length)
     if (utf8_valid_length(bytes, length) == length)
         return JS_NewStringLen(s->context, bytes, length);
 
-    strbuf clean = {0};
-    utf8_append_clean(&clean, bytes, length);
-    JSValue value = clean.failed ? JS_ThrowOutOfMemory(s->context)
-                                 : JS_NewStringLen(s->context, clean.data, clean.length);
-    s->host_full = s->host_full || clean.failed;
-    strbuf_free(&clean);
-    return value;
+    strbuf_clear(&s->scratch);
+    utf8_append_clean(&s->scratch, bytes, length);
+    if (s->scratch.failed)
+        leave(s, false);
+    return JS_NewStringLen(s->context, s->scratch.data, s->scratch.length);
 }

@@ -85,8 +85,8 @@ void special_free(special_tokens *special)
     memset(special, 0, sizeof *special);
 }
 
-/* The first of ids[low..high), which agree in their first `depth` bytes, whose next byte is at least
- * `byte` (0 to 256). A spelling that ends there comes before all others. */
+/* The first of ids[low..high), which agree in their first `depth` bytes, whose next byte is at
+ * least `byte` (0 to 256). A spelling that ends there comes before all others. */
 static uint32_t lower_bound(const special_tokens *special, const vocabulary *vocab, uint32_t low,
                             uint32_t high, size_t depth, int byte)
 {
@@ -148,7 +148,7 @@ bool special_find(const special_tokens *special, const vocabulary *vocab, const 
     return false;
 }
 
-/* Names that published models use for the end of a turn, of a text, or of a file in a code model. */
+/* Names that published models use for the end of a turn, of a text, or of a file of code. */
 static const char *const end_names[] = {
     "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>",
     "<|flush|>", "<end_of_turn>", "<turn|>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",

@@ -2,10 +2,10 @@
  * stream.c - bytes of tokens become whole characters, and characters that no stop string can claim
  * become text.
  *
- * The stop strings are one automaton (Aho and Corasick, "Efficient string matching", 1975): a tree of
- * their beginnings, where each node knows the longest proper suffix of itself that is in the tree too.
- * After each byte the automaton stands at the longest end of the text that begins a stop string, so what
- * lies before that end can be shown.
+ * The stop strings are one automaton (Aho and Corasick, "Efficient string matching", 1975): a tree
+ * of their beginnings, where each node knows the longest proper suffix of itself that is in the
+ * tree too. After each byte the automaton stands at the longest end of the text that begins a stop
+ * string, so what lies before that end can be shown.
  */
 #include "text/stream.h"
 
@@ -44,7 +44,7 @@ struct text_stream {
     bool failed;            /* ran out of memory: the text has a hole, nothing more comes */
 };
 
-/* ---- the automaton --------------------------------------------------------------------------------- */
+/* ---- the automaton --------------------------------------------------------------------------- */
 
 static uint32_t child_by(const stop_node *nodes, uint32_t parent, uint8_t byte)
 {
@@ -169,7 +169,7 @@ bool text_stream_stopped(const text_stream *stream)
     return stream->stopped;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* Gives out the text before the byte number `until`. */
 static void show_until(text_stream *stream, uint64_t until, strbuf *text)
@@ -218,7 +218,7 @@ static void add_text(text_stream *stream, const char *bytes, size_t length)
     stream->seen += length;
 }
 
-/* Adds bytes, the tail of the last push before them; keeps the beginning of a character as the new tail. */
+/* Adds the tail of the last push and bytes; keeps the beginning of a character as the new tail. */
 static void add_bytes(text_stream *stream, const char *bytes, size_t length)
 {
     size_t at = 0;

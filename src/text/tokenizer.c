@@ -1,6 +1,7 @@
 /*
- * tokenizer.c - what every kind of tokenizer shares: the vocabulary, the special tokens in the text, the
- * ids with a meaning. What lies between two special tokens goes to the kind (byte-level BPE).
+ * tokenizer.c - what every kind of tokenizer shares: the vocabulary, the special tokens in the
+ * text, the ids with a meaning. What lies between two special tokens goes to the kind (byte-level
+ * BPE).
  */
 #include "text/tokenizer.h"
 
@@ -29,7 +30,7 @@ struct tokenizer {
     char kind[48];
 };
 
-/* ---- lists of ids ---------------------------------------------------------------------------------- */
+/* ---- lists of ids ---------------------------------------------------------------------------- */
 
 void token_list_free(token_list *list)
 {
@@ -53,7 +54,7 @@ temper_status token_list_push(token_list *list, uint32_t id, error *err)
     return TEMPER_OK;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* Refuses kinds other than byte-level BPE. */
 static temper_status check_kind(const gguf_file *file, error *err)
@@ -96,15 +97,15 @@ static temper_status read_id(const gguf_file *file, const char *key, uint32_t si
     if (status != TEMPER_OK || !found)
         return status;
     if (id >= size)
-        return error_set(err, TEMPER_BAD_FILE, "%s is %u, but the vocabulary has %u tokens", key, id,
-                         size);
+        return error_set(err, TEMPER_BAD_FILE, "%s is %u, but the vocabulary has %u tokens", key,
+                         id, size);
     *out = (int32_t)id;
     return TEMPER_OK;
 }
 
 /* What the file says about adding BOS or EOS; `usual` where it says nothing. */
-static temper_status read_adds(const gguf_file *file, const char *key, const char *id_key, int32_t id,
-                               bool usual, bool *out, error *err)
+static temper_status read_adds(const gguf_file *file, const char *key, const char *id_key,
+                               int32_t id, bool usual, bool *out, error *err)
 {
     bool adds = usual && id != TOKEN_NONE;
     bool found;
@@ -118,7 +119,8 @@ static temper_status read_adds(const gguf_file *file, const char *key, const cha
 
 static temper_status read_ends(const gguf_file *file, tokenizer *tok, error *err)
 {
-    static const char *const keys[] = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+    static const char *const keys[] = {"tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
 
     tok->ends = mem_calloc(tok->vocab.size, sizeof *tok->ends);
     if (tok->ends == NULL)
@@ -201,7 +203,7 @@ void tokenizer_close(tokenizer *tok)
     mem_free(tok);
 }
 
-/* ---- what it says of itself ------------------------------------------------------------------------ */
+/* ---- what it says of itself ------------------------------------------------------------------ */
 
 uint32_t tokenizer_size(const tokenizer *tok)
 {
@@ -252,7 +254,7 @@ const char *tokenizer_spelling(const tokenizer *tok, uint32_t id, size_t *length
     return vocabulary_spelling(&tok->vocab, id, length);
 }
 
-/* ---- text to ids ----------------------------------------------------------------------------------- */
+/* ---- text to ids ----------------------------------------------------------------------------- */
 
 typedef struct encoder {
     const tokenizer *tok;
@@ -267,7 +269,7 @@ static temper_status encode_word(void *user, const char *word, size_t length, er
     return bpe_encode_word(&e->tok->bpe, &e->work, word, length, e->out, err);
 }
 
-/* Text without special tokens: its valid parts go through the pre-tokeniser, broken bytes are words. */
+/* Text without special tokens: valid parts go through the pre-tokeniser, broken bytes are words. */
 static temper_status encode_plain(encoder *e, const char *text, size_t length, error *err)
 {
     temper_status status = TEMPER_OK;
@@ -296,8 +298,8 @@ static temper_status encode_all(encoder *e, const char *text, size_t length, boo
     while (length > 0 && status == TEMPER_OK) {
         size_t at = length, match_length = 0;
         uint32_t id = 0;
-        const bool found = special_find(&e->tok->special, &e->tok->vocab, text, length, parse_special,
-                                        &at, &match_length, &id);
+        const bool found = special_find(&e->tok->special, &e->tok->vocab, text, length,
+                                        parse_special, &at, &match_length, &id);
         status = encode_plain(e, text, at, err);
         if (found && status == TEMPER_OK)
             status = token_list_push(e->out, id, err);

@@ -1,5 +1,6 @@
 /*
- * utf8.c - walks over bytes that may be UTF-8. The table of well-formed sequences is Unicode 15, table 3-7.
+ * utf8.c - walks over bytes that may be UTF-8. The table of well-formed sequences is Unicode 15,
+ * table 3-7.
  */
 #include "text/utf8.h"
 

@@ -1,8 +1,9 @@
 /*
  * utf8.h - what to do with bytes that should be UTF-8 and are not.
  *
- * The unit of damage is the one that Unicode recommends and that Python and browsers use: the longest
- * beginning of some valid sequence ("maximal subpart") counts as one error, and becomes one U+FFFD.
+ * The unit of damage is the one that Unicode recommends and that Python and browsers use: the
+ * longest beginning of some valid sequence ("maximal subpart") counts as one error, and becomes one
+ * U+FFFD.
  */
 #ifndef TEMPER_TEXT_UTF8_H
 #define TEMPER_TEXT_UTF8_H

@@ -1,6 +1,6 @@
 /*
- * vocabulary.c - reads the tokens of a model file. Hostile input: every count and id is checked, and
- * the time is linear in the size of the file.
+ * vocabulary.c - reads the tokens of a model file. Hostile input: every count and id is checked,
+ * and the time is linear in the size of the file.
  */
 #include "text/vocabulary.h"
 
@@ -94,8 +94,8 @@ bool vocabulary_is_mark(const vocabulary *vocab, uint32_t id)
     return vocab->types[id] == TOKEN_TYPE_CONTROL || vocab->types[id] == TOKEN_TYPE_UNKNOWN;
 }
 
-/* The slot that holds this spelling, or the empty one where it belongs; NULL when the table's clusters
- * are longer than chance makes them. */
+/* The slot that holds this spelling, or the empty one where it belongs; NULL when the table's
+ * clusters are longer than chance makes them. */
 static uint32_t *slot_of(const vocabulary *vocab, const char *spelling, size_t length)
 {
     const uint32_t mask = vocab->slot_count - 1;

@@ -1,7 +1,7 @@
 /*
- * vocabulary.h - the tokens of a model file: spellings, types, the bytes that each stands for, and the
- * way back from a spelling to its id. The same for every kind of tokenizer; how a spelling becomes
- * bytes is the kind's own and comes in as a function.
+ * vocabulary.h - the tokens of a model file: spellings, types, the bytes that each stands for, and
+ * the way back from a spelling to its id. The same for every kind of tokenizer; how a spelling
+ * becomes bytes is the kind's own and comes in as a function.
  */
 #ifndef TEMPER_TEXT_VOCABULARY_H
 #define TEMPER_TEXT_VOCABULARY_H
@@ -45,8 +45,9 @@ typedef struct vocabulary {
 /* Writes the bytes that a spelling stands for, at most `length` of them; returns how many. */
 typedef size_t (*spelling_decoder)(const char *spelling, size_t length, char *out);
 
-/* Reads tokens and token_type into *vocab (zeroed by the caller; vocabulary_free also after a failure).
- * A token that occurs twice is TEMPER_BAD_FILE. Empty spellings are kept as ids that no text gives. */
+/* Reads tokens and token_type into *vocab (zeroed by the caller; vocabulary_free also after a
+ * failure). A token that occurs twice is TEMPER_BAD_FILE. Empty spellings are kept as ids that no
+ * text gives. */
 temper_status vocabulary_read(const gguf_file *file, spelling_decoder decode, vocabulary *vocab,
                               error *err);
 void vocabulary_free(vocabulary *vocab);
@@ -70,8 +71,8 @@ temper_status vocabulary_array(const gguf_file *file, const char *key, gguf_type
 uint64_t hash_mix(uint64_t value);
 
 enum {
-    /* A hash table at half load has clusters of a few dozen slots. A file whose tokens form longer ones
-     * was made to; it is refused before it costs quadratic time. */
+    /* A hash table at half load has clusters of a few dozen slots. A file whose tokens form longer
+     * ones was made to; it is refused before it costs quadratic time. */
     HASH_PROBES_MAX = 2000
 };
 

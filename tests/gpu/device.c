@@ -271,7 +271,7 @@ static void test_default_limits_only(void **state)
     for (int i = 0; i < 64; i++)
         assert_float_equal(values[i], 3, 0);
 
-    /* 257 invocations and 9 buffers are past the defaults, and the library says so. */
+    /* 257 invocations are past the defaults, and the library says so. */
     gpu_pipeline_get(device, &affine, &(affine_values){257, 0});
     assert_fails(gpu_pipelines_wait(device, err), TEMPER_DEVICE_ERROR, "affine");
     gpu_buffer_destroy(x);

@@ -1,6 +1,6 @@
 /*
- * text_chat.c - chat templates: the same text as Jinja2 gives, the template's own words when it refuses,
- * and hostile templates.
+ * text_chat.c - chat templates: the same text as Jinja2 gives, the template's own words when it
+ * refuses, and hostile templates.
  */
 #include "text_files.h"
 
@@ -69,11 +69,11 @@ static void contents_go_in_as_they_are(void **state)
         {"", ""},
         {"'\"`\\${}; raise_exception('no')", "'\"`\\${}; raise_exception('no')"},
         {"{{ bos_token }}{% if %}", "{{ bos_token }}{% if %}"},
-        {"\xF0\x9F\x98\x8A \xE4\xBD\xA0\xE5\xA5\xBD \x01\x7F", "\xF0\x9F\x98\x8A \xE4\xBD\xA0\xE5\xA5\xBD \x01\x7F"},
+        {"\xF0\x9F\x98\x8A \xE4\xBD\xA0 \x01\x7F", "\xF0\x9F\x98\x8A \xE4\xBD\xA0 \x01\x7F"},
         {"\xEF\xBB\xBF\xE2\x80\xA8", "\xEF\xBB\xBF\xE2\x80\xA8"},
         /* Broken UTF-8, surrogates included, is U+FFFD. */
         {"a\xFF" "b\xE2\x82", "a\xEF\xBF\xBD" "b\xEF\xBF\xBD"},
-        {"\xED\xA0\xBD\xED\xB8\x8A", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+        {"\xED\xA0\xBD", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
     };
     (void)state;
 
@@ -111,7 +111,8 @@ static void refusal_in_the_templates_own_words(void **state)
         strbuf out = {0};
         error err = {0};
         strbuf_puts(&out, "kept");
-        assert_int_equal(chat_template_render(chat, two_users, 2, true, &out, &err), TEMPER_TEMPLATE);
+        assert_int_equal(chat_template_render(chat, two_users, 2, true, &out, &err),
+                         TEMPER_TEMPLATE);
         assert_string_equal(err.text, "Roles must alternate: user, assistant, \xC3\xA9t\xC3\xA9");
         assert_string_equal(strbuf_text(&out), "kept");
         error_clear(&err);
@@ -153,7 +154,8 @@ static void templates_that_do_not_parse(void **state)
         chat_template *chat = NULL;
         error err = {0};
         strbuf out = {0};
-        temper_status status = chat_template_open(rows[i], strlen(rows[i]), NULL, NULL, &chat, &err);
+        temper_status status =
+            chat_template_open(rows[i], strlen(rows[i]), NULL, NULL, &chat, &err);
         /* What the parser lets pass must fail in the end, or render; it may not crash. */
         if (status == TEMPER_OK)
             status = render_one(chat, "x", &out, &err);
@@ -168,7 +170,7 @@ static void templates_that_do_not_parse(void **state)
     chat_template_close(NULL);
 }
 
-/* ---- hostile templates ------------------------------------------------------------------------------ */
+/* ---- hostile templates ----------------------------------------------------------------------- */
 
 static void limits_hold(void **state)
 {
@@ -177,7 +179,8 @@ static void limits_hold(void **state)
     } rows[] = {
         {"{% for i in range(10**9) %}x{% endfor %}", "range() of 1000000000"},
         {"{% for i in range(10**6) %}{% for k in range(10**6) %}{% endfor %}{% endfor %}", ""},
-        {"{% for i in range(3000) %}{% for k in range(3000) %}{{ i * k }}{% endfor %}{% endfor %}", ""},
+        {"{% for i in range(3000) %}{% for k in range(3000) %}{{ i * k }}{% endfor %}{% endfor %}",
+         ""},
         {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", ""},
         {"{% set ns = namespace(s='0123456789abcdef') %}{% for i in range(40) %}"
          "{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}", ""},
@@ -217,7 +220,8 @@ static void time_runs_out_and_the_next_call_works(void **state)
         "{% if messages[0].content == 'loop' %}"
         "{% for i in range(10**6) %}{% for k in range(10**6) %}{% endfor %}{% endfor %}"
         "{% elif messages[0].content == 'spin' %}"
-        "{% set l = range(2000) %}{% for i in l %}{% for k in l %}{% set x = i + k %}{% endfor %}{% endfor %}"
+        "{% set l = range(2000) %}{% for i in l %}{% for k in l %}{% set x = i + k %}{% endfor %}"
+        "{% endfor %}"
         "{% elif messages[0].content == 'fill' %}"
         "{% set ns = namespace(s='0123456789abcdef') %}{% for i in range(40) %}"
         "{% set ns.s = (ns.s + ns.s) | upper %}{% endfor %}"
@@ -268,10 +272,10 @@ static void deep_and_long_templates(void **state)
         int count;
         bool fails;
     } rows[] = {
-        {"{{ ", 1, false}, {"(", 200000, true}, {"{% if true %}", 50000, true}, {"[", 100000, true},
-        {"not ", 200000, true}, {"{{ x }}", 300000, true}, {"text ", 2000000, false},
-        {"{# c #}", 300000, false}, {"-", 300000, true}, {"{{ a", 100000, true},
-        {"{{ 'a' + ", 50000, true},
+        {"{{ ", 1, false}, {"(", 10000, true}, {"{% if true %}", 5000, true}, {"[", 10000, true},
+        {"not ", 10000, true}, {"{{ x }}", 10000, false}, {"text ", 2000000, false},
+        {"{# c #}", 10000, false}, {"-", 10000, true}, {"{{ a", 10000, true},
+        {"{{ 'a' + ", 10000, true},
     };
     (void)state;
 
@@ -302,7 +306,8 @@ static void a_long_conversation(void **state)
 {
     enum { COUNT = 2000 };
     chat_message messages[COUNT];
-    chat_template *chat = open_template("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}");
+    static const char text[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+    chat_template *chat = open_template(text);
     strbuf out = {0};
     char *content = malloc(5001);
     (void)state;
@@ -319,26 +324,27 @@ static void a_long_conversation(void **state)
     chat_template_close(chat);
 }
 
-/* ---- JSON and goldens ------------------------------------------------------------------------------- */
+/* ---- JSON and goldens ------------------------------------------------------------------------ */
 
 static void variables_as_json(void **state)
 {
-    chat_template *chat = open_template("{{ bos_token }}{{ 'None' if tools is none }}{{ n }}"
-                                        "{% for m in messages %}{{ m.content[0].text }}{% endfor %}");
+    static const char text[] = "{{ bos_token }}{{ 'None' if tools is none }}{{ n }}"
+                               "{% for m in messages %}{{ m.content[0].text }}{% endfor %}";
+    static const char variables[] = "{\"n\": 5, \"messages\": [{\"role\": \"user\", \"content\": "
+                                    "[{\"type\": \"text\", \"text\": \"\\u00e9\\u0000\"}]}]}";
+    chat_template *chat = open_template(text);
     static const char *const wrong[] = {"", "{", "[]", "7", "null", "{\"a\":}", "{} {}", "\xFF"};
     strbuf out = {0};
     (void)state;
 
-    assert_int_equal(chat_template_render_json(
-                         chat, "{\"n\": 5, \"messages\": [{\"role\": \"user\", \"content\": "
-                               "[{\"type\": \"text\", \"text\": \"\\u00e9\\u0000\"}]}]}", &out, NULL),
-                     TEMPER_OK);
+    assert_int_equal(chat_template_render_json(chat, variables, &out, NULL), TEMPER_OK);
     assert_int_equal(out.length, 11);
     assert_memory_equal(out.data, "<s>None5\xC3\xA9\0", 11);
     strbuf_clear(&out);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         error err = {0};
-        assert_int_equal(chat_template_render_json(chat, wrong[i], &out, &err), TEMPER_BAD_ARGUMENT);
+        assert_int_equal(chat_template_render_json(chat, wrong[i], &out, &err),
+                         TEMPER_BAD_ARGUMENT);
         assert_non_null(strstr(err.text, "JSON"));
         assert_int_equal(out.length, 0);
     }
@@ -392,7 +398,8 @@ static void run_golden_case(chat_template *chat, const char *name, json_t *item)
         else
             strbuf_puts(&dated, expected);
         if (status != TEMPER_OK)
-            fail_msg("%s, %s: %s", name, json_string_value(json_object_get(item, "name")), err.text);
+            fail_msg("%s, %s: %s", name, json_string_value(json_object_get(item, "name")),
+                     err.text);
         assert_string_equal(strbuf_text(&out), strbuf_text(&dated));
         strbuf_free(&dated);
     }
@@ -432,6 +439,39 @@ static void golden_templates(void **state)
     json_decref(root);
 }
 
+/* QuickJS itself is not sound when an allocation fails; temper never lets it see one. */
+static void nth_allocation_fails(void **state)
+{
+    static const char text[] = "{% for m in messages %}{{ m.content | upper }}{% endfor %}";
+    (void)state;
+
+    for (uint64_t nth = 1;; nth += nth < 100 ? 1 : nth / 4) {
+        const uint64_t live = mem_live_bytes(), calls = mem_allocation_count();
+        chat_template *chat = NULL;
+        strbuf out = {0};
+        error err = {0};
+
+        mem_fail_at(nth, 0);
+        temper_status status = chat_template_open(text, strlen(text), "", "", &chat, &err);
+        if (status == TEMPER_OK)
+            status = render_one(chat, "a\xFF", &out, &err);
+        mem_fail_at(0, 0);
+        const bool reached = mem_allocation_count() - calls >= nth;
+        assert_int_equal(status, reached ? TEMPER_NO_MEMORY : TEMPER_OK);
+        if (chat != NULL) {
+            /* The next call starts afresh. */
+            strbuf_free(&out);
+            assert_int_equal(render_one(chat, "a\xFF", &out, NULL), TEMPER_OK);
+            assert_string_equal(strbuf_text(&out), "A\xEF\xBF\xBD");
+        }
+        strbuf_free(&out);
+        chat_template_close(chat);
+        assert_int_equal(mem_live_bytes(), live);
+        if (!reached)
+            break;
+    }
+}
+
 static void memory_is_given_back(void **state)
 {
     const uint64_t live = mem_live_bytes();
@@ -465,6 +505,7 @@ int main(void)
         cmocka_unit_test(a_long_conversation),
         cmocka_unit_test(variables_as_json),
         cmocka_unit_test(golden_templates),
+        cmocka_unit_test(nth_allocation_fails),
         cmocka_unit_test(memory_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /*
- * text_files.h - for the tests of the text room: model files with nothing but a vocabulary, made in memory.
+ * text_files.h - for the tests of the text room: model files with nothing but a vocabulary, made in
+ * memory.
  *
  *     model_file file = {0};
  *     put_string(&file, "tokenizer.ggml.model", "gpt2");

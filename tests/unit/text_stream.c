@@ -1,6 +1,6 @@
 /*
- * text_stream.c - ids to text that can be shown: characters over several tokens, stop strings, and the
- * rule that the text does not depend on how it was cut into tokens.
+ * text_stream.c - ids to text that can be shown: characters over several tokens, stop strings, and
+ * the rule that the text does not depend on how it was cut into tokens.
  */
 #include "text_files.h"
 
@@ -48,8 +48,8 @@ static outcome run(const char *const *stops, size_t stop_count, const char *cons
     for (size_t i = 0; i < count; i++) {
         bool stopped;
         strbuf_clear(&out);
-        assert_int_equal(text_stream_push_bytes(stream, pieces[i], lengths[i], &out, &stopped, &err),
-                         TEMPER_OK);
+        assert_int_equal(
+            text_stream_push_bytes(stream, pieces[i], lengths[i], &out, &stopped, &err), TEMPER_OK);
         assert_true(!o.stopped || (stopped && out.length == 0));
         o.stopped = stopped;
         assert_int_equal(utf8_valid_length(strbuf_text(&out), out.length), out.length);
@@ -108,7 +108,7 @@ static void characters_over_several_tokens(void **state)
         {{0}, "\xC3|\xA9|\xC3\xA9\xE2\x82|\xAC", "\xC3\xA9\xC3\xA9\xE2\x82\xAC",
          "\xC3\xA9\xC3\xA9\xE2\x82\xAC", false, false},
         /* A token that starts with a space and ends in half a character. */
-        {{0}, "sky| \xF0\x9F|\x98\x8A!", "sky \xF0\x9F\x98\x8A!", "sky \xF0\x9F\x98\x8A!", false, false},
+        {{0}, "a| \xF0\x9F|\x98\x8A!", "a \xF0\x9F\x98\x8A!", "a \xF0\x9F\x98\x8A!", false, false},
         {{0}, " \xF0\x9F", " ", " " FFFD, false, false},
         /* An incomplete tail becomes U+FFFD once, at the end. */
         {{0}, "a\xE2|\x82", "a", "a" FFFD, false, false},
@@ -164,7 +164,7 @@ static void stop_strings(void **state)
         run_row(&rows[i]);
 }
 
-/* The slow and plain definition: clean all, then cut at the earliest place where a stop string begins. */
+/* The plain definition: clean all, then cut at the earliest place where a stop string begins. */
 static bool expected_text(const char *bytes, size_t length, const char *const *stops, size_t count,
                           strbuf *out)
 {
@@ -187,7 +187,8 @@ static bool expected_text(const char *bytes, size_t length, const char *const *s
 
 static void cutting_into_tokens_changes_nothing(void **state)
 {
-    static const char alphabet[] = {'a', 'b', 'a', 'b', 'c', '\xC3', '\xA9', '\xE2', '\x82', '\xAC'};
+    static const char alphabet[] = {'a', 'b', 'a', 'b', 'c', '\xC3', '\xA9', '\xE2', '\x82',
+                                    '\xAC'};
     random_state random = {.state = 11};
     (void)state;
 
@@ -274,8 +275,8 @@ static void stops_that_cannot_be_are_refused(void **state)
     text_stream_close(NULL);
 }
 
-/* A stop string of a hundred thousand bytes that almost matches all the time, and ten thousand short
- * ones: linear, or the test's time limit ends it. */
+/* A stop string of a hundred thousand bytes that almost matches all the time, and ten thousand
+ * short ones: linear, or the test's time limit ends it. */
 static void long_texts_and_many_stops_are_linear(void **state)
 {
     enum { LONG = 100000, MANY = 10000, TOKENS = 300000 };

@@ -1,6 +1,6 @@
 /*
- * text_tokenizer.c - the tokenizer on a vocabulary of 267 tokens made here: special tokens, BOS, broken
- * text, and files that are wrong.
+ * text_tokenizer.c - the tokenizer on a vocabulary of 267 tokens made here: special tokens, BOS,
+ * broken text, and files that are wrong.
  */
 #include "text_files.h"
 
@@ -135,7 +135,8 @@ static void exactly_one_bos(void **state)
         /* What is in the list already stays. */
         assert_int_equal(token_list_push(&ids, SMALL_BOS, &err), TEMPER_OK);
         assert_int_equal(tokenizer_encode_prompt(tok, rows[i].text, strlen(rows[i].text),
-                                                 rows[i].parse, rows[i].add, &ids, &err), TEMPER_OK);
+                                                 rows[i].parse, rows[i].add, &ids, &err),
+                         TEMPER_OK);
         size_t bos_count = 0;
         for (size_t k = 1; k < ids.count; k++)
             bos_count += ids.ids[k] == SMALL_BOS;
@@ -220,7 +221,7 @@ static void whole_words_only_where_the_family_says_so(void **state)
     }
 }
 
-/* ---- files that are wrong -------------------------------------------------------------------------- */
+/* ---- files that are wrong -------------------------------------------------------------------- */
 
 typedef void (*file_maker)(model_file *file);
 
@@ -491,9 +492,16 @@ static void odd_spellings_are_kept(void **state)
         int type;
         const char *piece;
     } rows[] = {
-        {"<0x0A>", 6, "\n"},   {"<0xfF>", 6, "\xFF"}, {"<0xGG>", 6, "<0xGG>"}, {"<0x0A>>", 6, "<0x0A>>"},
-        {"\xE2\x96\x81x", 1, "\xE2\x96\x81x"},   {"two words", 1, "two words"}, {"\xFF\xFE", 1, "\xFF\xFE"},
-        {"\xC4\xA0", 0, " "},  {"\xC4\xA0\xC4\xA0", 5, "  "}, {"\xC4\xA0y", 4, "\xC4\xA0y"},
+        {"<0x0A>", 6, "\n"},
+        {"<0xfF>", 6, "\xFF"},
+        {"<0xGG>", 6, "<0xGG>"},
+        {"<0x0A>>", 6, "<0x0A>>"},
+        {"\xE2\x96\x81x", 1, "\xE2\x96\x81x"},
+        {"two words", 1, "two words"},
+        {"\xFF\xFE", 1, "\xFF\xFE"},
+        {"\xC4\xA0", 0, " "},
+        {"\xC4\xA0\xC4\xA0", 5, "  "},
+        {"\xC4\xA0y", 4, "\xC4\xA0y"},
     };
     enum { COUNT = sizeof rows / sizeof *rows };
     model_file file = {0};
@@ -517,7 +525,7 @@ static void odd_spellings_are_kept(void **state)
     tokenizer_close(tok);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void nth_allocation_fails_while_opening(void **state)
 {

@@ -244,7 +244,7 @@ static void ends_and_bos_of_real_files(void **state)
     tokenizer_close(tok);
 }
 
-/* ---- the default model ----------------------------------------------------------------------------- */
+/* ---- the default model ----------------------------------------------------------------------- */
 
 static tokenizer *open_default_model(void)
 {

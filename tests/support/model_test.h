@@ -1,0 +1,72 @@
+/*
+ * model_test.h - what the tests of whole models share: devices under masks, goldens, engines.
+ */
+#ifndef TEST_SUPPORT_MODEL_TEST_H
+#define TEST_SUPPORT_MODEL_TEST_H
+
+/* cmocka.h needs these four before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "temper/temper.h"
+
+/* What is taken away from the adapter. */
+typedef struct device_mask {
+    const char *name;
+    const char *without;
+    bool default_limits; /* every limit lowered to WebGPU's default */
+    bool robust;
+} device_mask;
+
+extern const device_mask test_masks[];
+extern const size_t test_mask_count;
+
+/* The call succeeds; else its text is printed. `err` is a zeroed temper_error of the caller. */
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        const temper_status status_of_call = (call);                                               \
+        if (status_of_call != TEMPER_OK)                                                           \
+            fail_msg("%s: status %d: %s", #call, (int)status_of_call, err.text);                   \
+    } while (0)
+
+/* The call fails with this status and a text that holds `part`; `err` is clean again after it. */
+#define assert_fails(call, wanted, part)                                                           \
+    do {                                                                                           \
+        const temper_status status_of_call = (call);                                               \
+        if (status_of_call != (wanted) || strstr(err.text, part) == NULL)                          \
+            fail_msg("%s: status %d (wanted %d), text \"%s\" (wanted \"%s\")", #call,              \
+                     (int)status_of_call, (int)(wanted), err.text, part);                          \
+        memset(&err, 0, sizeof err);                                                               \
+    } while (0)
+
+/* Opens a device under a mask and prints the adapter's name; fails the test when there is none. */
+temper_device *test_device(const device_mask *mask);
+
+/* Opens a model on a device. path is below tests/golden, or absolute. */
+temper_engine *test_engine(temper_device *device, const char *path, uint32_t max_rows);
+
+/* Asserts that no weight, cache or scratch of any model is left on the device. */
+void test_nothing_left(const temper_device *device);
+
+/* Path of the default model that set-up fetched; fails the test when it is not there. */
+const char *test_default_model(void);
+
+/* A golden file below tests/golden; the caller's reference. */
+json_t *test_golden(const char *path);
+
+/* A JSON list of numbers as ids: free with free(). */
+temper_tokens test_ids(const json_t *list);
+
+/* Logits of a session against a golden's: worst difference over the range. */
+double test_worst(const float *logits, const json_t *ids, const json_t *values, double range);
+
+#endif
