@@ -27,8 +27,10 @@ typedef struct matmul_case {
     op_mode mode;
 } matmul_case;
 
-/* f32 sums of up to 8192 products, against double, over the root mean square of the result. */
+/* f32 sums of up to 8192 products, against double, over the root mean square of the result. Equal products round the
+ * same way each time, so that their errors add up instead of averaging: half a unit a step at worst. */
 #define LIMIT 2e-5
+#define LIMIT_BIG 1.2e-4
 
 static const matmul_case cases[] = {
     /* The golden table for 4-bit weights with f32 scales. */
@@ -78,8 +80,7 @@ static const matmul_case cases[] = {
     {"odd 9x9x300", "bf16", 9, 9, 300, 0, 0, CHECK_QUICK, RANDOM, OP_WRITE},
     {"rows of 8", "q4_f32_8", 7, 8, 77, 0, 0, CHECK_QUICK, RANDOM, OP_WRITE},
     {"scale row of odd length", "q4_f16_32", 7, 96, 77, 0, 0, CHECK_QUICK, RANDOM, OP_WRITE},
-    {"tiles above 65535", "q4_f32_8", 4, 8, 16777217, 0, 0, CHECK_HEAVY, RANDOM, OP_WRITE},
-    {"tiles above 65535 for a row", "q4_f32_8", 1, 8, 8389000, 0, 0, CHECK_HEAVY, RANDOM, OP_WRITE},
+    {"tiles above 65535", "q4_f32_8", 1, 8, 8389000, 0, 0, CHECK_NORMAL, RANDOM, OP_WRITE},
     {"rows above 65535", "f32", 262148, 3, 2, 0, 0, CHECK_QUICK, RANDOM, OP_WRITE},
     {"4096 products of 300", "f16", 1, 4096, 65, 0, 0, CHECK_QUICK, BIG, OP_WRITE},
     {"4096 products of 300, 5 rows", "f16", 5, 4096, 65, 0, 0, CHECK_QUICK, BIG, OP_WRITE},
@@ -150,6 +151,7 @@ static void compare(check_context *c, const matmul_case *m, const float *x, cons
                     const float *y)
 {
     double *want = check_alloc(c, m->n, sizeof *want);
+    const double limit = m->kind == BIG ? LIMIT_BIG : LIMIT;
     const bool all = (uint64_t)m->rows * m->k * m->n < 100000000;
     double *rows = all ? check_alloc(c, (uint64_t)m->rows * m->n, sizeof *rows) : NULL;
     if (c->status != TEMPER_OK)
@@ -159,7 +161,7 @@ static void compare(check_context *c, const matmul_case *m, const float *x, cons
         if (m->absolute > 0)
             check_bounds(c, y, rows, (uint64_t)m->rows * m->n, m->absolute, m->relative);
         else
-            check_close(c, y, rows, (uint64_t)m->rows * m->n, LIMIT);
+            check_close(c, y, rows, (uint64_t)m->rows * m->n, limit);
         return;
     }
     for (uint32_t r = 0; r < m->rows; r++) {
@@ -170,7 +172,7 @@ static void compare(check_context *c, const matmul_case *m, const float *x, cons
         if (m->absolute > 0)
             check_bounds(c, y + at, want, m->n, m->absolute, m->relative);
         else
-            check_close(c, y + at, want, m->n, LIMIT);
+            check_close(c, y + at, want, m->n, limit);
     }
 }
 

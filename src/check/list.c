@@ -89,7 +89,8 @@ temper_status check_run(gpu_device *device, uint32_t index, bool time, check_res
     check_context c = {.device = device, .time = time, .result = result, .err = err};
     group->run(&c, within);
     error guards = {0};
-    if (c.status == TEMPER_OK && gpu_check_guards(device, &guards) != TEMPER_OK)
+    const temper_status guarded = c.status == TEMPER_OK ? gpu_check_guards(device, &guards) : TEMPER_OK;
+    if (guarded != TEMPER_OK && guarded != TEMPER_BAD_ARGUMENT) /* the latter: opened without guards */
         check_that(&c, false, "%s", guards.text);
     close_context(&c);
     if (c.status != TEMPER_OK)

@@ -401,6 +401,7 @@ static void close_device(gpu_device *device)
         /* Compilers on other threads and callbacks still to come point into this device: let the
          * first end and the others run before anything is freed. */
         gpu_pipelines_wait(device, NULL);
+        gpu_finish(device, NULL);
         device->closing = true;
         if (device->recorder.open)
             gpu_record_cancel(&device->recorder);

@@ -188,37 +188,19 @@ temper_device *temper_engine_device(const temper_engine *engine)
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* Puts BOS first unless the list has it there already. */
-static temper_status add_bos(const temper_engine *engine, uint32_t flags, token_list *list,
-                             error *err)
-{
-    const int32_t bos = tokenizer_bos(engine->tok);
-    const bool wanted = (flags & TEMPER_ADD_BOS) != 0 ||
-                        ((flags & TEMPER_AUTO_BOS) != 0 && tokenizer_adds_bos(engine->tok));
-    if (!wanted)
-        return TEMPER_OK;
-    if (bos == TOKEN_NONE && (flags & TEMPER_ADD_BOS) != 0)
-        return error_set(err, TEMPER_BAD_ARGUMENT, "this vocabulary has no BOS token");
-    if (bos == TOKEN_NONE || (list->count > 0 && list->ids[0] == (uint32_t)bos))
-        return TEMPER_OK;
-    const temper_status status = token_list_push(list, 0, err);
-    if (status != TEMPER_OK)
-        return status;
-    memmove(list->ids + 1, list->ids, (list->count - 1) * sizeof list->ids[0]);
-    list->ids[0] = (uint32_t)bos;
-    return TEMPER_OK;
-}
-
 temper_status temper_tokenize(const temper_engine *engine, const char *text, size_t length,
                               uint32_t flags, temper_tokens *out, temper_error *err)
 {
     assert(engine != NULL && out != NULL && (text != NULL || length == 0));
+    const bool has_bos = tokenizer_bos(engine->tok) != TOKEN_NONE;
+    const bool asked = (flags & TEMPER_ADD_BOS) != 0;
+    const bool automatic = (flags & TEMPER_AUTO_BOS) != 0 && tokenizer_adds_bos(engine->tok);
+    if (asked && !has_bos)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "this vocabulary has no BOS token");
     token_list list = {0};
-    temper_status status =
-        tokenizer_encode(engine->tok, text, length == SIZE_MAX ? strlen(text) : length,
-                         (flags & TEMPER_PARSE_SPECIAL) != 0, &list, err);
-    if (status == TEMPER_OK)
-        status = add_bos(engine, flags, &list, err);
+    const temper_status status = tokenizer_encode_prompt(
+        engine->tok, text, length == SIZE_MAX ? strlen(text) : length,
+        (flags & TEMPER_PARSE_SPECIAL) != 0, has_bos && (asked || automatic), &list, err);
     if (status != TEMPER_OK) {
         token_list_free(&list);
         return status;

@@ -418,6 +418,9 @@ static temper_status generate(answer_run *run, error *err)
     run->result->decode_seconds = clock_seconds() - run->first_token;
     if (status == TEMPER_OK)
         status = text_stream_finish(run->stream, &run->text, err);
+    if (status == TEMPER_OK && text_stream_stopped(run->stream) &&
+        run->result->finish == TEMPER_FINISH_LENGTH)
+        run->result->finish = TEMPER_FINISH_STOP;
     if (status == TEMPER_OK)
         emit(run);
     return status;

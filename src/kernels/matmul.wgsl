@@ -1,4 +1,4 @@
-// y[r, c] = sum_k x[r, k] * W[c, k], or that added to y[r, c] with ACCUMULATE = 1.
+// y[r, c] = sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1.
 //
 // Shapes: x f32 [rows, K], y f32 [rows, y_cols]; W is one part of a weight whose columns of y start at
 //   col0. Planes `data` and `scales` as base/dtype.h describes them (LAYOUT and SCALE are its enums).
@@ -13,7 +13,6 @@
 override LAYOUT: u32 = 4;
 override SCALE: u32 = 1;
 override GROUP: u32 = 32;     // elements under one scale; 8 for layouts without scales
-override ACCUMULATE: u32 = 0;
 override LANES: u32 = 64;
 // option ROWS = 4
 // option COLS = 1
@@ -38,6 +37,7 @@ struct Params {
     row_tiles: u32,
     first_tile: u32,  // tiles [first_tile, tile_end) in this dispatch
     tile_end: u32,
+    accumulate: u32,
 }
 
 @group(0) @binding(0) var<storage, read> data: array<u32>;
@@ -203,7 +203,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let c = first_col + j * LANES;
             if (r < params.rows && c < params.cols) {
                 let at = r * params.y_cols + params.col0 + c;
-                if (ACCUMULATE == 1u) {
+                if (params.accumulate == 1u) {
                     y[at] = y[at] + sum[i][j];
                 } else {
                     y[at] = sum[i][j];

@@ -29,10 +29,16 @@ typedef struct tiling {
     uint32_t splits, split_blocks;
 } tiling;
 
+/* A lane holds a value of o for each query and each 64 values of D: at most MAX_QUERIES of them. */
+static uint32_t most_queries(const op_attention_shape *s)
+{
+    return MAX_QUERIES / ceil_div_u32(s->head_dim, 64);
+}
+
 static uint32_t rows_of_a_full_tile(const op_attention_shape *s)
 {
     const uint32_t heads = s->q_heads / s->kv_heads;
-    return heads >= MAX_QUERIES ? 1 : MAX_QUERIES / heads;
+    return heads >= most_queries(s) ? 1 : most_queries(s) / heads;
 }
 
 static tiling make_tiling(const op_attention_shape *s)
@@ -40,7 +46,7 @@ static tiling make_tiling(const op_attention_shape *s)
     const uint32_t heads = s->q_heads / s->kv_heads;
     const uint32_t full = rows_of_a_full_tile(s), sequences = s->sequences > 1 ? s->sequences : 1;
     tiling t;
-    t.head_tiles = ceil_div_u32(heads, MAX_QUERIES);
+    t.head_tiles = ceil_div_u32(heads, most_queries(s));
     t.heads = ceil_div_u32(heads, t.head_tiles);
     /* Rows of several sequences in one tile take a pass each: not worth it for single rows. */
     t.rows = s->rows >= full && s->rows / sequences >= full ? full : 1;

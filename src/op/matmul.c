@@ -38,7 +38,6 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
         .layout = (uint32_t)w->format.layout,
         .scale = (uint32_t)w->format.scale,
         .group = w->format.group ? w->format.group : 8,
-        .accumulate = mode == OP_ACCUMULATE,
         .lanes = row->invocations,
         .rows = row->tile_rows,
         .cols = row->tile_cols,
@@ -53,6 +52,7 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
     };
     struct kernel_matmul_params params = {
         .rows = rows,
+        .accumulate = mode == OP_ACCUMULATE,
         .cols = (uint32_t)part->rows,
         .row_tiles = ceil_div_u32(rows, row->tile_rows),
         .k = (uint32_t)w->k,

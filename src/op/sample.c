@@ -9,7 +9,7 @@
 #include "op/rows.h"
 
 static const op_kernel_row rows_of_sample[] = {
-    {.name = "row_a_workgroup", .kernel = &kernel_sample, .invocations = 256, .workgroup_memory = 7188,
+    {.name = "row_a_workgroup", .kernel = &kernel_sample, .invocations = 256, .workgroup_memory = 6404,
      .why = "thresholds by digits of the order-preserving key instead of a sort, noise by id instead of a running sum"},
 };
 
@@ -34,13 +34,16 @@ void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view ids, uint32_t rows, 
     const struct kernel_sample_params params = {
         .rows = rows,
         .vocab = vocab,
-        .top_k = p->top_k < vocab ? p->top_k : 0,
+        .top_k = p->top_k,
         .top_p = p->top_p,
         .min_p = p->min_p,
         .temperature = p->temperature > 1e-6f ? p->temperature : 0.0f,
         .seed_low = (uint32_t)p->seed,
         .seed_high = (uint32_t)(p->seed >> 32),
         .position = p->position,
+        .first_filter = p->top_k > 0 && p->top_k < vocab ? 0 : 1,
+        .filter_end = p->top_p < 1.0f ? 2 : 1,
+        .digits = 8,
     };
     const op_grid grid = op_fold(device, rows);
     kernel_sample_dispatch(rec, kernel_sample_get(device), &views, &params, grid.x, grid.y, 1);

@@ -27,7 +27,7 @@
 /* The llama 3 family: letters with whatever stands before them, digits in groups, punctuation with
  * the line ends after it. */
 #define LLAMA3(letters, not_punctuation, digits)                                                   \
-    SUFFIX "|[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits                                            \
+    SUFFIX "|[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits                                           \
     "| ?[^" SPACE not_punctuation "]+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACES_BUT_LAST
 
 enum { PATTERNS_MAX = 2 };

@@ -101,7 +101,7 @@ static bool stream_in_pieces(const char *const *stops, size_t stop_count, const 
     return stopped;
 }
 
-/* Up to four stop strings of up to seven bytes, each after a byte with its length; the rest is text. */
+/* Up to four stop strings of up to seven bytes, each after its length; the rest is text. */
 static void fuzz_stream(const char *bytes, size_t length)
 {
     char names[4][8];

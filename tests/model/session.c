@@ -638,7 +638,7 @@ static void values_that_make_no_network(void **state)
         temper_status status;
         const char *part;
     } rows[] = {
-        {"q4_1", "llama.rope.freq_base", &zero, TEMPER_BAD_FILE, "llama.rope.freq_base is 0"},
+        {"q8_0", "llama.rope.freq_base", &zero, TEMPER_BAD_FILE, "llama.rope.freq_base is 0"},
         {"q4_1", "llama.attention.layer_norm_rms_epsilon", &nan_value, TEMPER_BAD_FILE,
          "layer_norm_rms_epsilon is"},
         {"q4_1", "llama.attention.head_count_kv", &seven, TEMPER_BAD_FILE, "no multiple of 7"},

@@ -96,3 +96,70 @@ double test_worst(const float *logits, const json_t *ids, const json_t *values, 
     }
     return worst;
 }
+
+static temper_tokens golden_prompt(temper_engine *engine, const json_t *golden)
+{
+    temper_error err = {0};
+    temper_tokens tokens = {0};
+    const json_t *messages = json_object_get(golden, "messages");
+    if (json_is_array(messages)) {
+        temper_message list[8];
+        assert_true(json_array_size(messages) <= 8);
+        for (size_t i = 0; i < json_array_size(messages); i++) {
+            const json_t *message = json_array_get(messages, i);
+            list[i] = (temper_message){json_string_value(json_object_get(message, "role")),
+                                       json_string_value(json_object_get(message, "content"))};
+        }
+        assert_ok(temper_chat(engine, list, json_array_size(messages), &tokens, &err));
+    } else {
+        const char *text = json_string_value(json_object_get(golden, "text"));
+        assert_ok(temper_tokenize(engine, text, SIZE_MAX, TEMPER_AUTO_BOS | TEMPER_PARSE_SPECIAL,
+                                  &tokens, &err));
+    }
+    temper_tokens wanted = test_ids(json_object_get(golden, "ids"));
+    assert_int_equal(tokens.count, wanted.count);
+    assert_memory_equal(tokens.ids, wanted.ids, wanted.count * sizeof *wanted.ids);
+    free(wanted.ids);
+    return tokens;
+}
+
+void test_smollm2_prompt(temper_engine *engine, temper_session *session, const char *name,
+                         size_t most)
+{
+    char path[128];
+    temper_error err = {0};
+    temper_result result;
+    snprintf(path, sizeof path, "model/smollm2-135m/%s.json", name);
+    json_t *golden = test_golden(path);
+    const json_t *logits_wanted = json_object_get(golden, "logits");
+    const json_t *greedy = json_object_get(golden, "greedy");
+    const double range = json_number_value(json_object_get(logits_wanted, "range"));
+    const uint32_t vocabulary = temper_engine_info(engine)->vocabulary;
+    float *logits = calloc(vocabulary, sizeof *logits);
+    temper_tokens prompt = golden_prompt(engine, golden);
+    assert_ok(temper_session_logits(session, prompt, logits, &err));
+
+    double worst = test_worst(logits, json_object_get(logits_wanted, "top_ids"),
+                              json_object_get(logits_wanted, "top_logits"), range);
+    const json_t *samples = json_object_get(logits_wanted, "sample_logits");
+    const size_t every = (size_t)json_integer_value(json_object_get(logits_wanted, "sample_every"));
+    for (size_t i = 0; i < json_array_size(samples); i++)
+        worst = fmax(
+            worst, fabs((double)logits[i * every] - json_number_value(json_array_get(samples, i))) /
+                       range);
+    print_message("%s: %zu tokens, off by %.2g of the range\n", name, prompt.count, worst);
+    assert_true(worst <= SMOLLM2_LIMIT);
+
+    temper_tokens wanted = test_ids(json_object_get(greedy, "ids"));
+    if (wanted.count > most)
+        wanted.count = most;
+    const temper_request request = {.prompt = prompt, .max_tokens = wanted.count};
+    assert_ok(temper_session_generate(session, &request, &result, &err));
+    assert_int_equal(result.reused_tokens, prompt.count - 1);
+    assert_int_equal(result.token_count, wanted.count);
+    assert_memory_equal(result.tokens, wanted.ids, wanted.count * sizeof *wanted.ids);
+    free(wanted.ids);
+    temper_free(prompt.ids);
+    free(logits);
+    json_decref(golden);
+}

@@ -23,6 +23,7 @@
 #include "base/source.h"
 #include "base/strbuf.h"
 #include "file/gguf.h"
+#include "support/gguf_build.h"
 #include "text/byte_level.h"
 #include "text/tokenizer.h"
 
@@ -32,48 +33,31 @@ typedef struct model_file {
     strbuf whole;       /* the file, once it was opened */
 } model_file;
 
-static inline void put_bytes(strbuf *out, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        strbuf_putc(out, (char)(value >> (8 * i)));
-}
-
-static inline void put_text(strbuf *out, const char *text, size_t length)
-{
-    put_bytes(out, length, 8);
-    strbuf_append(out, text, length);
-}
-
-static inline void put_key(model_file *file, const char *key, gguf_type type)
-{
-    put_text(&file->keys, key, strlen(key));
-    put_bytes(&file->keys, type, 4);
-    file->key_count++;
-}
-
 static inline void put_string(model_file *file, const char *key, const char *text)
 {
-    put_key(file, key, GGUF_STRING);
-    put_text(&file->keys, text, strlen(text));
+    gguf_put_key(&file->keys, key, GGUF_STRING);
+    gguf_put_string(&file->keys, text);
+    file->key_count++;
 }
 
 static inline void put_u32(model_file *file, const char *key, uint32_t value)
 {
-    put_key(file, key, GGUF_UINT32);
-    put_bytes(&file->keys, value, 4);
+    gguf_put_key_u32(&file->keys, key, value);
+    file->key_count++;
 }
 
 static inline void put_bool(model_file *file, const char *key, bool value)
 {
-    put_key(file, key, GGUF_BOOL);
-    put_bytes(&file->keys, value, 1);
+    gguf_put_key(&file->keys, key, GGUF_BOOL);
+    strbuf_putc(&file->keys, value);
+    file->key_count++;
 }
 
+/* The elements follow, by gguf_put_... into file->keys. */
 static inline void put_array(model_file *file, const char *key, gguf_type element, uint64_t count)
 {
-    put_key(file, key, GGUF_ARRAY);
-    put_bytes(&file->keys, element, 4);
-    put_bytes(&file->keys, count, 8);
+    gguf_put_array(&file->keys, key, element, count);
+    file->key_count++;
 }
 
 /* Opens what was put so far; the file's bytes stay in *file. */
@@ -84,10 +68,7 @@ static inline gguf_file *open_model_file(model_file *file)
     gguf_file *gguf = NULL;
 
     strbuf_clear(&file->whole);
-    strbuf_append(&file->whole, "GGUF", 4);
-    put_bytes(&file->whole, 3, 4);
-    put_bytes(&file->whole, 0, 8);
-    put_bytes(&file->whole, file->key_count, 8);
+    gguf_put_header(&file->whole, "GGUF", 3, 0, file->key_count);
     strbuf_append(&file->whole, file->keys.data, file->keys.length);
     assert_false(file->whole.failed || file->keys.failed);
     source_open_memory("made.gguf", file->whole.data, file->whole.length, &src, &err);
@@ -124,18 +105,19 @@ static inline void put_small_tokens(model_file *file)
 {
     put_array(file, "tokenizer.ggml.tokens", GGUF_STRING, SMALL_COUNT);
     for (int byte = 0; byte < 256; byte++) {
-        char spelling[BYTE_LEVEL_SPELLING];
-        put_text(&file->keys, spelling, byte_level_spell((uint8_t)byte, spelling));
+        char spelling[BYTE_LEVEL_SPELLING + 1] = {0};
+        byte_level_spell((uint8_t)byte, spelling);
+        gguf_put_string(&file->keys, spelling);
     }
     for (int i = 0; i < SMALL_COUNT - 256; i++)
-        put_text(&file->keys, small_tokens[i].spelling, strlen(small_tokens[i].spelling));
+        gguf_put_string(&file->keys, small_tokens[i].spelling);
 }
 
 static inline void put_small_types(model_file *file)
 {
     put_array(file, "tokenizer.ggml.token_type", GGUF_INT32, SMALL_COUNT);
     for (int i = 0; i < SMALL_COUNT; i++)
-        put_bytes(&file->keys, i < 256 ? 1u : (uint32_t)small_tokens[i - 256].type, 4);
+        gguf_put_u32(&file->keys, i < 256 ? 1u : (uint32_t)small_tokens[i - 256].type);
 }
 
 static inline void put_small_merges(model_file *file)
@@ -144,7 +126,7 @@ static inline void put_small_merges(model_file *file)
 
     put_array(file, "tokenizer.ggml.merges", GGUF_STRING, count);
     for (size_t i = 0; i < count; i++)
-        put_text(&file->keys, small_merges[i], strlen(small_merges[i]));
+        gguf_put_string(&file->keys, small_merges[i]);
 }
 
 static inline void put_small_vocabulary(model_file *file, const char *pre)

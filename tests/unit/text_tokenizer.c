@@ -13,7 +13,7 @@ static void assert_encodes(const tokenizer *tok, const char *text, size_t length
 
     encode_to(tok, text, length, special, &ids);
     if (ids.count != count)
-        fail_msg("\"%s\": %zu ids, not %zu", text, ids.count, count);
+        fail_msg("\"%s\": %zu ids, not %zu", text == NULL ? "" : text, ids.count, count);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(ids.ids[i], expected[i]);
     token_list_free(&ids);
@@ -207,9 +207,9 @@ static void whole_words_only_where_the_family_says_so(void **state)
         put_string(&file, "tokenizer.ggml.model", "gpt2");
         put_string(&file, "tokenizer.ggml.pre", pres[i]);
         put_array(&file, "tokenizer.ggml.tokens", GGUF_STRING, 3);
-        put_text(&file.keys, "o", 1);
-        put_text(&file.keys, "h", 1);
-        put_text(&file.keys, "oho", 3);
+        gguf_put_string(&file.keys, "o");
+        gguf_put_string(&file.keys, "h");
+        gguf_put_string(&file.keys, "oho");
         put_array(&file, "tokenizer.ggml.merges", GGUF_STRING, 0);
         tokenizer *tok = open_made_tokenizer(&file);
         if (i < 2)
@@ -280,7 +280,7 @@ static void make_integer_tokens(model_file *file)
 {
     start_file(file);
     put_array(file, "tokenizer.ggml.tokens", GGUF_UINT32, 1);
-    put_bytes(&file->keys, 1, 4);
+    gguf_put_u32(&file->keys, 1);
 }
 
 static void make_one_string_of_tokens(model_file *file)
@@ -293,9 +293,9 @@ static void make_token_twice(model_file *file)
 {
     start_file(file);
     put_array(file, "tokenizer.ggml.tokens", GGUF_STRING, 3);
-    put_text(&file->keys, "a", 1);
-    put_text(&file->keys, "b", 1);
-    put_text(&file->keys, "a", 1);
+    gguf_put_string(&file->keys, "a");
+    gguf_put_string(&file->keys, "b");
+    gguf_put_string(&file->keys, "a");
 }
 
 static void make_few_types(model_file *file)
@@ -303,37 +303,37 @@ static void make_few_types(model_file *file)
     start_file(file);
     put_small_tokens(file);
     put_array(file, "tokenizer.ggml.token_type", GGUF_INT32, 1);
-    put_bytes(&file->keys, 1, 4);
+    gguf_put_u32(&file->keys, 1);
 }
 
 static void make_type_seven(model_file *file)
 {
     start_file(file);
     put_array(file, "tokenizer.ggml.tokens", GGUF_STRING, 1);
-    put_text(&file->keys, "a", 1);
+    gguf_put_string(&file->keys, "a");
     put_array(file, "tokenizer.ggml.token_type", GGUF_INT32, 1);
-    put_bytes(&file->keys, 7, 4);
+    gguf_put_u32(&file->keys, 7);
 }
 
 static void make_float_types(model_file *file)
 {
     start_file(file);
     put_array(file, "tokenizer.ggml.tokens", GGUF_STRING, 1);
-    put_text(&file->keys, "a", 1);
+    gguf_put_string(&file->keys, "a");
     put_array(file, "tokenizer.ggml.token_type", GGUF_FLOAT32, 1);
-    put_bytes(&file->keys, 0x3F800000, 4);
+    gguf_put_u32(&file->keys, 0x3F800000);
 }
 
 static void make_long_special(model_file *file)
 {
-    char spelling[1025];
+    char spelling[1026] = {0};
 
-    memset(spelling, 'a', sizeof spelling);
+    memset(spelling, 'a', 1025);
     start_file(file);
     put_array(file, "tokenizer.ggml.tokens", GGUF_STRING, 1);
-    put_text(&file->keys, spelling, sizeof spelling);
+    gguf_put_string(&file->keys, spelling);
     put_array(file, "tokenizer.ggml.token_type", GGUF_INT32, 1);
-    put_bytes(&file->keys, 3, 4);
+    gguf_put_u32(&file->keys, 3);
 }
 
 static void make_no_merges(model_file *file)
@@ -347,7 +347,7 @@ static void put_one_merge(model_file *file, const char *merge)
     start_file(file);
     put_small_tokens(file);
     put_array(file, "tokenizer.ggml.merges", GGUF_STRING, 1);
-    put_text(&file->keys, merge, strlen(merge));
+    gguf_put_string(&file->keys, merge);
 }
 
 static void make_merge_of_one(model_file *file)
@@ -510,10 +510,10 @@ static void odd_spellings_are_kept(void **state)
     start_file(&file);
     put_array(&file, "tokenizer.ggml.tokens", GGUF_STRING, COUNT);
     for (int i = 0; i < COUNT; i++)
-        put_text(&file.keys, rows[i].spelling, strlen(rows[i].spelling));
+        gguf_put_string(&file.keys, rows[i].spelling);
     put_array(&file, "tokenizer.ggml.token_type", GGUF_INT32, COUNT);
     for (int i = 0; i < COUNT; i++)
-        put_bytes(&file.keys, (uint64_t)rows[i].type, 4);
+        gguf_put_u32(&file.keys, (uint32_t)rows[i].type);
     put_array(&file, "tokenizer.ggml.merges", GGUF_STRING, 0);
     tokenizer *tok = open_made_tokenizer(&file);
     for (uint32_t i = 0; i < COUNT; i++) {

@@ -1,0 +1,285 @@
+/*
+ * case_attention.c - causal attention over the blocked cache: known shapes, every length, several sequences, replays
+ * through the cache, and what must stay unseen.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "check/cache.h"
+
+enum kind {
+    ROWS,      /* S rows at pos, pos + 1, ... of one sequence */
+    LARGE,     /* the same with logits near 177 */
+    SINGLES,   /* as ROWS, each row told to be a sequence of its own */
+    MIXED,     /* rows of three sequences in turn, one of them with NaN in its cache */
+    NAN_V,     /* NaN in V at position `at`: rows from there on */
+    NAN_K,
+    REFUSED,
+};
+
+typedef struct attention_case {
+    const char *name;
+    uint32_t q_heads, kv_heads, head_dim, rows, capacity, position;
+    enum kind kind;
+    check_cost cost;
+} attention_case;
+
+static const attention_case cases[] = {
+    {"6,2,8,4,16,0", 6, 2, 8, 4, 16, 0, ROWS, CHECK_QUICK},
+    {"4,4,16,3,8,0", 4, 4, 16, 3, 8, 0, ROWS, CHECK_QUICK},
+    {"8,4,4,5,16,0", 8, 4, 4, 5, 16, 0, ROWS, CHECK_QUICK},
+    {"6,2,8,2,16,2", 6, 2, 8, 2, 16, 2, ROWS, CHECK_QUICK},
+    {"24,8,128,128,256,0", 24, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL},
+    {"4,4,32,4,16,0 logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK},
+    {"32,8,64,1,4096,4095", 32, 8, 64, 1, 4096, 4095, ROWS, CHECK_NORMAL},
+    {"32,8,64,1,8192,8191", 32, 8, 64, 1, 8192, 8191, ROWS, CHECK_NORMAL},
+    {"32,8,64,128,512,0", 32, 8, 64, 128, 512, 0, ROWS, CHECK_NORMAL},
+    {"32,8,64,1,512,127", 32, 8, 64, 1, 512, 127, ROWS, CHECK_QUICK},
+    {"32,8,64,512,512,0", 32, 8, 64, 512, 512, 0, ROWS, CHECK_NORMAL},
+    {"32,8,64,2048,2048,0", 32, 8, 64, 2048, 2048, 0, ROWS, CHECK_HEAVY},
+    {"16,8,128,128,256,0", 16, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL},
+    {"16,8,128,17,64,31", 16, 8, 128, 17, 64, 31, ROWS, CHECK_QUICK},
+    {"D 6 is refused", 4, 4, 6, 1, 8, 0, REFUSED, CHECK_QUICK},
+    {"D 260 is refused", 4, 4, 260, 1, 8, 0, REFUSED, CHECK_QUICK},
+    {"5 heads over 2 are refused", 5, 2, 8, 1, 8, 0, REFUSED, CHECK_QUICK},
+    {"smollm2 1 at 1000", 9, 3, 64, 1, 1024, 1000, ROWS, CHECK_QUICK},
+    {"smollm2 128 at 872", 9, 3, 64, 128, 1024, 872, ROWS, CHECK_NORMAL},
+    {"D 80", 4, 2, 80, 9, 300, 250, ROWS, CHECK_QUICK},
+    {"D 192", 2, 1, 192, 5, 300, 254, ROWS, CHECK_QUICK},
+    {"D 256", 4, 1, 256, 5, 300, 254, ROWS, CHECK_QUICK},
+    {"9 heads over 1", 9, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK},
+    {"32 heads over 1", 32, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK},
+    {"length 255", 3, 1, 16, 1, 255, 254, ROWS, CHECK_QUICK},
+    {"length 256", 3, 1, 16, 1, 256, 255, ROWS, CHECK_QUICK},
+    {"length 257", 3, 1, 16, 1, 257, 256, ROWS, CHECK_QUICK},
+    {"length 511", 3, 1, 16, 1, 511, 510, ROWS, CHECK_QUICK},
+    {"length 512", 3, 1, 16, 1, 512, 511, ROWS, CHECK_QUICK},
+    {"length 513", 3, 1, 16, 1, 513, 512, ROWS, CHECK_QUICK},
+    {"every length 1 to 2049", 3, 1, 16, 2049, 2049, 0, ROWS, CHECK_NORMAL},
+    {"every length 1 to 2049, single rows", 3, 1, 16, 2049, 2049, 0, SINGLES, CHECK_NORMAL},
+    {"lengths 250 to 520, single rows", 2, 2, 8, 271, 520, 249, SINGLES, CHECK_QUICK},
+    {"length 131072", 2, 1, 16, 1, 131072, 131071, ROWS, CHECK_NORMAL},
+    {"three sequences, NaN in one", 6, 2, 8, 24, 300, 255, MIXED, CHECK_QUICK},
+    {"prompts of 361", 3, 3, 8, 361, 361, 0, ROWS, CHECK_QUICK},
+    {"prompts of 362", 3, 3, 8, 362, 362, 0, ROWS, CHECK_QUICK},
+    {"prompts of 363", 3, 3, 8, 363, 363, 0, ROWS, CHECK_QUICK},
+    {"NaN in V at 258", 3, 1, 16, 12, 300, 252, NAN_V, CHECK_QUICK},
+    {"NaN in K at 258", 3, 1, 16, 12, 300, 252, NAN_K, CHECK_QUICK},
+};
+enum { NAMED = sizeof cases / sizeof *cases };
+
+static const uint32_t replays[][8] = {
+    {3, 1, 1, 5, 1, 1, 2},
+    {111, 1, 1, 1, 57, 1, 1},
+    {17, 1},
+};
+enum { REPLAYS = sizeof replays / sizeof *replays };
+
+static uint32_t count(void)
+{
+    return NAMED + REPLAYS;
+}
+
+static void describe(uint32_t i, check_case *out)
+{
+    if (i < NAMED) {
+        out->cost = cases[i].cost;
+        snprintf(out->name, sizeof out->name, "%s", cases[i].name);
+        return;
+    }
+    int length = snprintf(out->name, sizeof out->name, "replay");
+    for (uint32_t s = 0; s < 8 && replays[i - NAMED][s] > 0; s++)
+        length += snprintf(out->name + length, sizeof out->name - (size_t)length, "%s%u", s ? "," : " ",
+                           replays[i - NAMED][s]);
+}
+
+typedef struct attention_run {
+    gpu_view q, k_cache, v_cache, row_info, table, scratch, out;
+    op_attention_shape shape;
+} attention_run;
+
+static void record(gpu_recorder *rec, void *user)
+{
+    const attention_run *r = user;
+    op_attention(rec, r->q, r->k_cache, r->v_cache, r->row_info, r->table, r->scratch, r->out, &r->shape);
+}
+
+/* K or V: random up to each sequence's length, NaN in every slot that no position has yet. */
+static float *fill(check_context *c, const check_cache *cache, uint32_t sequences, uint32_t length, uint32_t seed,
+                   float size)
+{
+    float *values = check_alloc(c, cache->values, sizeof *values);
+    if (values == NULL)
+        return NULL;
+    for (uint64_t i = 0; i < cache->values; i++)
+        values[i] = NAN;
+    const uint32_t d = cache->heads.head_dim;
+    for (uint32_t s = 0; s < sequences; s++)
+        for (uint32_t p = 0; p < length; p++)
+            for (uint32_t h = 0; h < cache->heads.kv_heads; h++) {
+                const uint64_t at = check_cache_at(cache, check_table_offset(cache, s, sequences), p, h);
+                for (uint32_t i = 0; i < d; i++)
+                    values[at + i] = size * check_random_float(seed, at + i);
+            }
+    return values;
+}
+
+static void run_refused(check_context *c, const attention_case *a)
+{
+    attention_run r = {.shape = {a->rows, a->q_heads, a->kv_heads, a->head_dim, 1.0f, 1, 1}};
+    const gpu_view some = check_output(c, 65536);
+    r.q = r.k_cache = r.v_cache = r.row_info = r.table = r.scratch = r.out = some;
+    char word[16];
+    snprintf(word, sizeof word, "%u", a->q_heads % a->kv_heads ? a->q_heads : a->head_dim);
+    check_refused(c, record, &r, a->q_heads % a->kv_heads ? TEMPER_BAD_ARGUMENT : TEMPER_UNSUPPORTED, word);
+}
+
+static void spoil(const attention_case *a, const check_cache *cache, float *k, float *v)
+{
+    if (a->kind == NAN_V || a->kind == NAN_K)
+        (a->kind == NAN_V ? v : k)[check_cache_at(cache, check_table_offset(cache, 0, 1), 258, 0) + 1] = NAN;
+    for (uint32_t p = 0; a->kind == MIXED && p < 3; p++)
+        v[check_cache_at(cache, check_table_offset(cache, 1, 3), 100 * p, 1) + p] = NAN;
+}
+
+static void run_rows(check_context *c, const attention_case *a)
+{
+    const uint32_t sequences = a->kind == MIXED ? 3 : 1, length = a->position + a->rows / sequences;
+    const ref_heads heads = {a->rows, a->q_heads, a->kv_heads, a->head_dim, 0};
+    const check_cache cache = check_make_cache(c, heads, sequences, length > a->capacity ? length : a->capacity);
+    const uint64_t values = (uint64_t)a->rows * a->q_heads * a->head_dim;
+    const float scale = a->kind == LARGE ? 1.0f : 1.0f / sqrtf((float)a->head_dim);
+    float *q = check_random(c, values, 71);
+    float *k = fill(c, &cache, sequences, length, 72, 1.0f), *v = fill(c, &cache, sequences, length, 73, 1.0f);
+    uint32_t *info = check_alloc(c, a->rows, 8);
+    double *want = check_alloc(c, values, sizeof *want);
+    if (c->status != TEMPER_OK)
+        return;
+    for (uint64_t i = 0; i < values; i++)
+        q[i] *= 3;
+    /* All of q at one size and K near 1 put q.k near 32 * 5.5. */
+    for (uint64_t i = 0; a->kind == LARGE && i < values; i++)
+        q[i] = 5.5f + 0.05f * q[i];
+    for (uint64_t i = 0; a->kind == LARGE && i < cache.values; i++)
+        k[i] = 1.0f + 0.02f * k[i];
+    for (uint32_t r = 0; r < a->rows; r++) {
+        info[2 * r] = a->position + r / sequences;
+        info[2 * r + 1] = check_table_offset(&cache, r % sequences, sequences);
+    }
+    spoil(a, &cache, k, v);
+
+    attention_run r = {.shape = {a->rows, a->q_heads, a->kv_heads, a->head_dim, scale, length,
+                                 a->kind == SINGLES ? a->rows : 1}};
+    r.q = check_input(c, q, values * 4);
+    r.k_cache = check_input(c, k, cache.values * 4);
+    r.v_cache = check_input(c, v, cache.values * 4);
+    r.row_info = check_input(c, info, (uint64_t)a->rows * 8);
+    r.table = check_input(c, cache.table, (uint64_t)cache.table_words * 4);
+    r.scratch = check_output(c, op_attention_scratch_bytes(&r.shape));
+    r.out = check_output(c, values * 4);
+    double pairs = 0;
+    for (uint32_t i = 0; i < a->rows; i++)
+        pairs += info[2 * i] + 1;
+    const float *out = check_go(c, record, &r, r.out, 4.0 * pairs * a->q_heads * a->head_dim,
+                                8.0 * length * sequences * a->kv_heads * a->head_dim + 8.0 * (double)values);
+    if (c->status != TEMPER_OK)
+        return;
+    ref_attention(q, k, v, info, cache.table, &heads, (double)scale, want);
+    check_bounds(c, out, want, values, a->kind == LARGE ? 1e-4 : 1e-5, 1e-3);
+}
+
+/* Steps of several rows on one cache, k and v stored by op_rope_store; against one pass over all rows. */
+typedef struct replay_run {
+    attention_run attention;
+    gpu_view qkv, turns, q;
+    op_rope_shape rope;
+} replay_run;
+
+static void record_step(gpu_recorder *rec, void *user)
+{
+    const replay_run *r = user;
+    op_rope_store(rec, r->qkv, r->turns, r->attention.row_info, r->attention.table, r->q, r->attention.k_cache,
+                  r->attention.v_cache, &r->rope);
+    record(rec, (void *)(uintptr_t)&r->attention);
+}
+
+enum { RQ = 6, RKV = 2, RD = 16, RW = (RQ + 2 * RKV) * RD, RALL = 200 };
+
+static void replay_reference(check_context *c, const check_cache *cache, const float *qkv, const double *inv_freq,
+                             const uint32_t *info, const ref_heads *heads, double *want)
+{
+    const uint64_t q_values = (uint64_t)heads->rows * RQ * RD;
+    double *wide[3];
+    float *narrow[3];
+    const uint64_t sizes[3] = {q_values, cache->values, cache->values};
+    for (int i = 0; i < 3; i++) {
+        wide[i] = check_alloc(c, sizes[i], sizeof *wide[i]);
+        narrow[i] = check_alloc(c, sizes[i], sizeof *narrow[i]);
+    }
+    if (c->status != TEMPER_OK)
+        return;
+    ref_rope_store(qkv, inv_freq, info, cache->table, heads, wide[0], wide[1], wide[2]);
+    for (int i = 0; i < 3; i++)
+        for (uint64_t j = 0; j < sizes[i]; j++)
+            narrow[i][j] = (float)wide[i][j];
+    ref_attention(narrow[0], narrow[1], narrow[2], info, cache->table, heads, 0.25, want);
+}
+
+static void run_replay(check_context *c, const uint32_t *steps)
+{
+    uint32_t rows = 0;
+    for (uint32_t s = 0; s < 8 && steps[s] > 0; s++)
+        rows += steps[s];
+    const ref_heads heads = {rows, RQ, RKV, RD, RD};
+    const check_cache cache = check_make_cache(c, heads, 1, RALL);
+    const float *qkv = check_random(c, (uint64_t)rows * RW, 81);
+    double inv_freq[RD / 2];
+    op_turns turns[RD / 2];
+    uint32_t info[2 * RALL];
+    for (uint32_t i = 0; i < RD / 2; i++) {
+        inv_freq[i] = pow(1e4, -2.0 * i / RD);
+        turns[i] = op_turns_of(inv_freq[i]);
+    }
+    for (uint32_t r = 0; r < rows; r++) {
+        info[2 * r] = r;
+        info[2 * r + 1] = CHECK_TABLE_GAP;
+    }
+    double *want = check_alloc(c, (uint64_t)rows * RQ * RD, sizeof *want);
+    replay_run r = {.turns = check_input(c, turns, sizeof turns)};
+    r.attention.table = check_input(c, cache.table, (uint64_t)cache.table_words * 4);
+    r.attention.k_cache = check_output(c, cache.values * 4);
+    r.attention.v_cache = check_output(c, cache.values * 4);
+    if (c->status != TEMPER_OK)
+        return;
+    replay_reference(c, &cache, qkv, inv_freq, info, &heads, want);
+    for (uint32_t s = 0, first = 0; s < 8 && steps[s] > 0; first += steps[s++]) {
+        const uint32_t n = steps[s];
+        r.rope = (op_rope_shape){n, RQ, RKV, RD, RD};
+        r.attention.shape = (op_attention_shape){n, RQ, RKV, RD, 0.25f, first + n, 1};
+        r.qkv = check_input(c, qkv + (uint64_t)first * RW, (uint64_t)n * RW * 4);
+        r.q = r.attention.q = check_output(c, (uint64_t)n * RQ * RD * 4);
+        r.attention.row_info = check_input(c, info + 2 * first, (uint64_t)n * 8);
+        r.attention.scratch = check_output(c, op_attention_scratch_bytes(&r.attention.shape));
+        r.attention.out = check_output(c, (uint64_t)n * RQ * RD * 4);
+        const bool time = c->time;
+        c->time = false;
+        const float *out = check_go(c, record_step, &r, r.attention.out, 0, 0);
+        c->time = time;
+        check_bounds(c, out, want + (uint64_t)first * RQ * RD, (uint64_t)n * RQ * RD, 1e-5, 1e-3);
+        for (; c->buffer_count > 4; c->buffer_count--)
+            gpu_buffer_destroy(c->buffers[c->buffer_count - 1]);
+    }
+}
+
+static void run(check_context *c, uint32_t i)
+{
+    if (i >= NAMED)
+        run_replay(c, replays[i - NAMED]);
+    else if (cases[i].kind == REFUSED)
+        run_refused(c, &cases[i]);
+    else
+        run_rows(c, &cases[i]);
+}
+
+const check_group check_attention = {"attention", count, describe, run};
