@@ -118,6 +118,7 @@ void cli_forget_interrupt(void);
 /* ---- commands ------------------------------------------------------------------------------- */
 
 int command_run(int argc, char **argv);
+int command_bench(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_inspect(int argc, char **argv);

@@ -12,6 +12,7 @@ static const struct {
     const char *about;
 } commands[] = {
     {"run", command_run, "generate text, or chat in the terminal"},
+    {"bench", command_bench, "speed of prompts and answers"},
     {"eval", command_eval, "perplexity of a text; the likeliest next tokens"},
     {"tokenize", command_tokenize, "the ids of a text"},
     {"inspect", command_inspect, "what is in a model file, and the memory it takes"},

@@ -244,6 +244,9 @@ typedef bool (*temper_progress)(uint64_t done, uint64_t total, void *user);
 
 typedef struct temper_engine_desc {
     const char *model;        /* path of a GGUF file. Borrowed */
+    const char *shape;        /* instead of a model: a known shape ("llama-1b") with random weights,
+                                 to be timed. It has no tokenizer; its ids mean nothing. Borrowed */
+    const char *shape_type;   /* of its weights: Q4_0 (NULL), Q8_0, F16 or F32. Borrowed */
     temper_device *device;    /* NULL: opens the best one. Shared, not taken over */
     bool vocabulary_only;     /* no device and no weights: tokenizing and chat rendering work */
     uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 128 */

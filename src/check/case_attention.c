@@ -118,7 +118,7 @@ static float *fill(check_context *c, const check_cache *cache, uint32_t sequence
     for (uint32_t s = 0; s < sequences; s++)
         for (uint32_t p = 0; p < length; p++)
             for (uint32_t h = 0; h < cache->heads.kv_heads; h++) {
-                const uint64_t at = check_cache_at(cache, check_table_offset(cache, s, sequences), p, h);
+                const uint64_t at = check_cache_at(cache, check_table_offset(cache, s), p, h);
                 for (uint32_t i = 0; i < d; i++)
                     values[at + i] = size * check_random_float(seed, at + i);
             }
@@ -138,16 +138,16 @@ static void run_refused(check_context *c, const attention_case *a)
 static void spoil(const attention_case *a, const check_cache *cache, float *k, float *v)
 {
     if (a->kind == NAN_V || a->kind == NAN_K)
-        (a->kind == NAN_V ? v : k)[check_cache_at(cache, check_table_offset(cache, 0, 1), 258, 0) + 1] = NAN;
+        (a->kind == NAN_V ? v : k)[check_cache_at(cache, check_table_offset(cache, 0), 258, 0) + 1] = NAN;
     for (uint32_t p = 0; a->kind == MIXED && p < 3; p++)
-        v[check_cache_at(cache, check_table_offset(cache, 1, 3), 100 * p, 1) + p] = NAN;
+        v[check_cache_at(cache, check_table_offset(cache, 1), 100 * p, 1) + p] = NAN;
 }
 
 static void run_rows(check_context *c, const attention_case *a)
 {
     const uint32_t sequences = a->kind == MIXED ? 3 : 1, length = a->position + a->rows / sequences;
     const ref_heads heads = {a->rows, a->q_heads, a->kv_heads, a->head_dim, 0};
-    const check_cache cache = check_make_cache(c, heads, sequences, length > a->capacity ? length : a->capacity);
+    const check_cache cache = check_make_cache(c, heads, sequences, a->capacity, 512);
     const uint64_t values = (uint64_t)a->rows * a->q_heads * a->head_dim;
     const float scale = a->kind == LARGE ? 1.0f : 1.0f / sqrtf((float)a->head_dim);
     float *q = check_random(c, values, 71);
@@ -165,7 +165,7 @@ static void run_rows(check_context *c, const attention_case *a)
         k[i] = 1.0f + 0.02f * k[i];
     for (uint32_t r = 0; r < a->rows; r++) {
         info[2 * r] = a->position + r / sequences;
-        info[2 * r + 1] = check_table_offset(&cache, r % sequences, sequences);
+        info[2 * r + 1] = check_table_offset(&cache, r % sequences);
     }
     spoil(a, &cache, k, v);
 
@@ -232,7 +232,7 @@ static void run_replay(check_context *c, const uint32_t *steps)
     for (uint32_t s = 0; s < 8 && steps[s] > 0; s++)
         rows += steps[s];
     const ref_heads heads = {rows, RQ, RKV, RD, RD};
-    const check_cache cache = check_make_cache(c, heads, 1, RALL);
+    const check_cache cache = check_make_cache(c, heads, 1, RALL, 512);
     const float *qkv = check_random(c, (uint64_t)rows * RW, 81);
     double inv_freq[RD / 2];
     op_turns turns[RD / 2];

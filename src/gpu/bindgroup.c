@@ -37,10 +37,10 @@ static bool same(const gpu_bind_group *group, uint64_t hash, const gpu_layout *l
     return true;
 }
 
-/* Many drivers cut off what a shader writes past a binding, with the bounds checks of the library or
- * without them, and then no poisoned edge would ever show it. So with guards a view that ends where
- * its buffer ends is bound together with the edge behind it. A kernel that asks for arrayLength would
- * see the difference; its views stay as they are. */
+/* Many drivers cut off what a shader writes past a binding, with the bounds checks of the library
+ * or without them, and then no poisoned edge would ever show it. So with guards a view that ends
+ * where its buffer ends is bound together with the edge behind it. A kernel that asks for
+ * arrayLength would see the difference; its views stay as they are. */
 static uint64_t bound_size(const gpu_layout *layout, gpu_view view)
 {
     const gpu_device *device = view.buffer->device;

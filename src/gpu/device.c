@@ -169,8 +169,8 @@ static void on_device(WGPURequestDeviceStatus status, WGPUDevice handle, WGPUStr
     answer->arrived = true;
 }
 
-/* What is asked of the library: as enforced, but nothing worse than its defaults (it would be raised
- * to them anyway), and room for the poisoned edges. */
+/* What is asked of the library: as enforced, but nothing worse than its defaults (it would be
+ * raised to them anyway), and room for the poisoned edges. */
 static WGPULimits required_limits(const gpu_device *device)
 {
     const gpu_limits *own = &device->limits;
@@ -321,11 +321,12 @@ temper_status gpu_device_open(const gpu_device_desc *desc, gpu_device **out, err
 
 /* ---- closing -------------------------------------------------------------------------------- */
 
-/* Dawn tells of a finished pipeline from a worker thread that lets go of the device only a moment later.
- * Were ours released first, the worker would be the one to delete the device, with it its own thread
- * pool, and abort the process while it waits for itself. So a device that has just compiled is destroyed
- * at once, which frees what it holds on the GPU, and its handle is released later: by an open or
- * close that comes a second after its last pipeline, or never when the process ends before. */
+/* Dawn tells of a finished pipeline from a worker thread that lets go of the device only a moment
+ * later. Were ours released first, the worker would be the one to delete the device, with it its
+ * own thread pool, and abort the process while it waits for itself. So a device that has just
+ * compiled is destroyed at once, which frees what it holds on the GPU, and its handle is released
+ * later: by an open or close that comes a second after its last pipeline, or never when the
+ * process ends before. */
 enum { BURIED_MAX = 64 };
 static const double buried_seconds = 1.0;
 
@@ -399,9 +400,13 @@ static void close_device(gpu_device *device)
 {
     if (device->handle != NULL) {
         /* Compilers on other threads and callbacks still to come point into this device: let the
-         * first end and the others run before anything is freed. */
+         * first end and the others run before anything is freed. Drivers, too, are happier to be
+         * closed when they have nothing to do. */
         gpu_pipelines_wait(device, NULL);
-        gpu_finish(device, NULL);
+        if (!gpu_device_lost(device)) {
+            wgpuQueueSubmit(device->queue, 0, NULL);
+            gpu_await_queue(device);
+        }
         device->closing = true;
         if (device->recorder.open)
             gpu_record_cancel(&device->recorder);

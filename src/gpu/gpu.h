@@ -1,7 +1,7 @@
 /*
  * gpu.h - the only door to the GPU. Native builds implement it over webgpu.h, a web page over
- * navigator.gpu; nothing outside this room sees either, and nothing in this room knows what a tensor
- * is.
+ * navigator.gpu; nothing outside this room sees either, and nothing in this room knows what a
+ * tensor is.
  *
  *     gpu_device *device;                      // an adapter that can compute, or a reason why not
  *     gpu_device_open(&desc, &device, &err);
@@ -16,20 +16,22 @@
  *     gpu_wait(device, ticket, out, bytes, &err);
  *
  * Rules
- *  - One thread drives a device. gpu_wait, gpu_finish, gpu_trim and gpu_check_guards wait for the GPU;
- *    gpu_write may, natively, after many megabytes (see there); gpu_pipelines_wait waits for the
- *    compiler, and so does gpu_submit for a pipeline that is not there yet.
- *  - Work in one recorder runs in order, as if each dispatch saw all that came before it; submits run
- *    in order too.
- *  - Errors are sticky. A validation, out-of-memory or internal error of a submit is reported by the
- *    gpu_wait of its ticket, no data is handed out, and every later call on the device says the
- *    first cause (TEMPER_DEVICE_LOST once the device is gone). Closing always works.
- *  - A recorder records its own errors (a view past its buffer, too large a dispatch, a buffer bound
- *    for reading and for writing at once): dispatch calls return nothing, gpu_submit reports the
- *    first and submits nothing. Such an error is not sticky: the device stays as it was. The same
- *    holds for gpu_buffer_create: what could not be created was not, and nothing else changed.
- *  - Pipelines, bind-group layouts and bind groups are cached for the life of the device (bind groups
- *    until one of their buffers is destroyed). In a steady loop none is created: see gpu_counters.
+ *  - One thread drives a device. gpu_wait, gpu_finish, gpu_trim and gpu_check_guards wait for the
+ *    GPU; gpu_write may, natively, after many megabytes (see there); gpu_pipelines_wait waits for
+ *    the compiler, and so does gpu_submit for a pipeline that is not there yet.
+ *  - Work in one recorder runs in order, as if each dispatch saw all that came before it; submits
+ *    run in order too.
+ *  - Errors are sticky. A validation, out-of-memory or internal error of a submit is reported by
+ *    the gpu_wait of its ticket, no data is handed out, and every later call on the device says
+ *    the first cause (TEMPER_DEVICE_LOST once the device is gone). Closing always works.
+ *  - A recorder records its own errors (a view past its buffer, too large a dispatch, a buffer
+ *    bound for reading and for writing at once): dispatch calls return nothing, gpu_submit reports
+ *    the first and submits nothing. Such an error is not sticky: the device stays as it was. The
+ *    same holds for gpu_buffer_create: what could not be created was not, and nothing else
+ *    changed.
+ *  - Pipelines, bind-group layouts and bind groups are cached for the life of the device (bind
+ *    groups until one of their buffers is destroyed). In a steady loop none is created: see
+ *    gpu_counters.
  */
 #ifndef TEMPER_GPU_GPU_H
 #define TEMPER_GPU_GPU_H
@@ -104,8 +106,8 @@ typedef struct gpu_adapter_info {
 } gpu_adapter_info;
 
 /* Fills up to `capacity` rows and sets *count to the number of adapters found, unusable ones
- * included. Best first: usable before unusable, then discrete, integrated, others, CPU; the place in
- * this list is the adapter's number. None found is TEMPER_OK with a count of 0. */
+ * included. Best first: usable before unusable, then discrete, integrated, others, CPU; the place
+ * in this list is the adapter's number. None found is TEMPER_OK with a count of 0. */
 temper_status gpu_adapters(gpu_adapter_info *rows, uint32_t capacity, uint32_t *count, error *err);
 
 typedef struct gpu_limit_override {
@@ -134,8 +136,8 @@ temper_status gpu_device_open(const gpu_device_desc *desc, gpu_device **out, err
 
 gpu_device *gpu_device_retain(gpu_device *device);
 
-/* The last release closes, also with work in flight; buffers that are still there go with the device
- * (and are reported to the log). NULL is fine. */
+/* The last release closes, after what is in flight; open recordings and tickets are dropped, and
+ * buffers that are still there go with the device (and are reported to the log). NULL is fine. */
 void gpu_device_release(gpu_device *device);
 
 const gpu_adapter_info *gpu_device_adapter(const gpu_device *device);
@@ -192,11 +194,12 @@ temper_status gpu_write(gpu_device *device, gpu_buffer *buffer, uint64_t offset,
 
 /* ---- pipelines ------------------------------------------------------------------------------ */
 
-/* Returns the pipeline of a kernel with these options (the generated options struct: one uint32_t an
- * option, in order; NULL: the defaults), starting its creation if it is new. The kernel must outlive
- * the device. Never NULL: a failure (out of memory, a feature the device lacks, a workgroup beyond a
- * limit, a compile error) is kept in the pipeline and reported, each time with the kernel's name, by
- * gpu_submit of a recording that dispatches it and by the next gpu_pipelines_wait. */
+/* Returns the pipeline of a kernel with these options (the generated options struct: one uint32_t
+ * an option, in order; NULL: the defaults), starting its creation if it is new. The kernel must
+ * outlive the device. Never NULL: a failure (out of memory, a feature the device lacks, a
+ * workgroup beyond a limit, a compile error) is kept in the pipeline and reported, each time with
+ * the kernel's name, by gpu_submit of a recording that dispatches it and by the next
+ * gpu_pipelines_wait. */
 gpu_pipeline *gpu_pipeline_get(gpu_device *device, const gpu_kernel *kernel, const void *options);
 
 /* Waits until every pipeline asked for so far exists; the first failure among those asked for since
@@ -241,7 +244,8 @@ __attribute__((format(printf, 3, 4)))
 #endif
 void gpu_record_fail(gpu_recorder *rec, temper_status status, const char *format, ...);
 
-/* Ends the recording and submits it. *ticket may be NULL when there is nothing to wait for. */
+/* Ends the recording and submits it. ticket may be NULL when there is nothing to wait for; else it
+ * is to be waited for or discarded, and until then it keeps the readback buffer of its submit. */
 temper_status gpu_submit(gpu_recorder *rec, gpu_ticket *ticket, error *err);
 void gpu_record_cancel(gpu_recorder *rec);
 
@@ -269,8 +273,8 @@ gpu_counters gpu_device_counters(const gpu_device *device);
 void gpu_device_reset_peak(gpu_device *device);
 
 /* Gives back what this room keeps for reuse (readback and parameter buffers, bind groups), after
- * waiting for what is in flight. With the callers' buffers destroyed and no ticket left to wait for,
- * it brings live_total to 0. */
+ * waiting for what is in flight. With the callers' buffers destroyed and no ticket left to wait
+ * for, it brings live_total to 0. */
 void gpu_trim(gpu_device *device);
 
 typedef struct gpu_profile_row {

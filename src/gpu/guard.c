@@ -1,8 +1,8 @@
 /*
  * guard.c - poisoned edges around buffers, and whether they are still what they were.
  *
- * A poison word is a NaN as f32, as bf16 and as both its halves, so that a kernel that reads past its
- * buffer shows it in its result, and depends on its place, so that copied poison is noticed.
+ * A poison word is a NaN as f32, as bf16 and as both its halves, so that a kernel that reads past
+ * its buffer shows it in its result, and depends on its place, so that copied poison is noticed.
  */
 #include <assert.h>
 #include <inttypes.h>

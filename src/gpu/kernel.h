@@ -1,8 +1,8 @@
 /*
- * kernel.h - what a WGSL file becomes at build time. tools/embed reads every src/kernels/NAME.wgsl and
- * writes, into kernels/NAME.gen.h and kernels.gen.c, a constant `kernel_NAME` of the type below, a C struct
- * of its parameters, one of its buffers in binding order, and one of its options. Nothing is filled by
- * position and no access mode is written twice.
+ * kernel.h - what a WGSL file becomes at build time. tools/embed reads every src/kernels/NAME.wgsl
+ * and writes, into kernels/NAME.gen.h and kernels.gen.c, a constant `kernel_NAME` of the type
+ * below, a C struct of its parameters, one of its buffers in binding order, and one of its
+ * options. Nothing is filled by position and no access mode is written twice.
  */
 #ifndef TEMPER_GPU_KERNEL_H
 #define TEMPER_GPU_KERNEL_H

@@ -1,10 +1,10 @@
 /*
  * measure.c - the size of a kernel's workgroup and of its workgroup memory.
  *
- * A WebGPU library enforces limits at WebGPU's defaults or better. To run as if on a smaller device,
- * the room has to know what a kernel takes: this reads the module's constants, overrides, structures
- * and workgroup variables and works out their values. What it cannot work out it refuses, so
- * that nothing passes a lowered limit unseen.
+ * A WebGPU library enforces limits at WebGPU's defaults or better. To run as if on a smaller
+ * device, the room has to know what a kernel takes: this reads the module's constants, overrides,
+ * structures and workgroup variables and works out their values. What it cannot work out it
+ * refuses, so that nothing passes a lowered limit unseen.
  */
 #include <assert.h>
 #include <ctype.h>

@@ -1,7 +1,7 @@
 /*
  * quiet.c - Dawn prints warnings about a driver's limits straight to stderr, with no way to turn
- * that off. For the few milliseconds of an adapter search stderr is a temporary file; afterwards the
- * library's warnings go to the log, and every other line goes to stderr after all, so that
+ * that off. For the few milliseconds of an adapter search stderr is a temporary file; afterwards
+ * the library's warnings go to the log, and every other line goes to stderr after all, so that
  * nothing that another thread printed meanwhile is lost.
  */
 #include "gpu/quiet.h"

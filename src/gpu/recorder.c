@@ -1,6 +1,6 @@
 /*
- * recorder.c - what is asked of the GPU, checked and kept as plain commands until gpu_submit encodes
- * them. Nothing here talks to the WebGPU library; in a steady loop nothing is allocated.
+ * recorder.c - what is asked of the GPU, checked and kept as plain commands until gpu_submit
+ * encodes them. Nothing here talks to the WebGPU library; in a steady loop nothing is allocated.
  */
 #include <assert.h>
 #include <inttypes.h>

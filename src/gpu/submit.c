@@ -2,8 +2,8 @@
  * submit.c - encoding a recording, submitting it, and handing its results back.
  *
  * Three error scopes lie around every submit and are popped at once; their answers, the mapping of
- * the readback buffer and the timestamps arrive through callbacks that only run while this room asks
- * the library for events, so nothing here needs a lock.
+ * the readback buffer and the timestamps arrive through callbacks that only run while this room
+ * asks the library for events, so nothing here needs a lock.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -205,8 +205,8 @@ static uint32_t params_stride(const gpu_device *device)
     return (uint32_t)max_u64(GPU_PARAMS_BYTES, device->limits.uniform_alignment);
 }
 
-/* Makes the parameter buffer hold `slots`. Writes are ordered between submits, so every submit starts
- * at its first slot and the buffer only grows. */
+/* Makes the parameter buffer hold `slots`. Writes are ordered between submits, so every submit
+ * starts at its first slot and the buffer only grows. */
 static temper_status params_reserve(gpu_device *device, uint32_t slots, error *err)
 {
     const uint32_t stride = params_stride(device);

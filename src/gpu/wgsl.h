@@ -1,6 +1,6 @@
 /*
- * wgsl.h - kernels as text: what is done to a source before a compiler sees it, and what is read out
- * of it. Nothing here knows a WebGPU library.
+ * wgsl.h - kernels as text: what is done to a source before a compiler sees it, and what is read
+ * out of it. Nothing here knows a WebGPU library.
  */
 #ifndef TEMPER_GPU_WGSL_H
 #define TEMPER_GPU_WGSL_H
@@ -25,8 +25,8 @@ typedef struct wgsl_token {
 wgsl_token wgsl_next(const char **at);
 bool wgsl_is(wgsl_token token, const char *text);
 
-/* Appends the source with every {{NAME}} replaced by its value and, with immediates, the declaration
- * of the parameters rewritten. Line numbers stay. */
+/* Appends the source with every {{NAME}} replaced by its value and, with immediates, the
+ * declaration of the parameters rewritten. Line numbers stay. */
 temper_status wgsl_prepare(const gpu_kernel *kernel, const uint32_t *values, bool immediates,
                            strbuf *out, error *err);
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/source.h"
 #include "infer/infer.h"
+#include "model/shapes.h"
 
 /* A string of the file as an owned NUL-terminated copy; "" where the key is missing or no string.
  */
@@ -42,42 +43,47 @@ static temper_status open_chat(temper_engine *engine, const gguf_file *file, err
     return status;
 }
 
-static void fill_info(temper_engine *engine, const gguf_file *file, const source *src,
-                      const model_config *c)
+/* What the network alone says. */
+static void fill_info(temper_engine *engine, const model_config *c)
 {
-    uint64_t parameters = 0;
-    for (uint64_t i = 0; i < gguf_tensor_count(file); i++)
-        parameters += gguf_tensor_at(file, i)->elements;
     engine->info = (temper_model_info){
         .architecture = engine->architecture,
         .name = engine->name,
-        .tokenizer = tokenizer_kind(engine->tok),
-        .parameters = parameters,
-        .file_bytes = src->size,
+        .tokenizer = "",
         .layers = c->layers,
         .width = c->width,
         .ffn = c->ffn,
         .q_heads = c->q_heads,
         .kv_heads = c->kv_heads,
         .head_dim = c->head_dim,
-        .vocabulary = tokenizer_size(engine->tok),
+        .vocabulary = c->vocabulary,
         .context = c->context,
         .default_context = (uint32_t)min_u64(c->context, MODEL_DEFAULT_CONTEXT),
-        .bos = tokenizer_bos(engine->tok),
-        .eos = tokenizer_eos(engine->tok),
-        .adds_bos = tokenizer_adds_bos(engine->tok),
-        .has_chat_template = gguf_find(file, "tokenizer.chat_template") != NULL,
+        .bos = TOKEN_NONE,
+        .eos = TOKEN_NONE,
     };
+}
+
+/* Takes the caller's device or opens the best one, and begins a call on it. */
+static temper_status enter_device(temper_engine *engine, const temper_engine_desc *desc,
+                                  uint32_t *max_rows, error *err)
+{
+    *max_rows = desc->max_rows == 0 ? INFER_DEFAULT_ROWS : desc->max_rows;
+    if (*max_rows > INFER_MAX_ROWS)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "max_rows is %u; it must be 1 to %d", *max_rows,
+                         INFER_MAX_ROWS);
+    temper_status status = TEMPER_OK;
+    if (desc->device != NULL)
+        engine->device = temper_device_retain(desc->device);
+    else
+        status = temper_device_open(NULL, &engine->device, err);
+    return status == TEMPER_OK ? infer_enter(engine->device, err) : status;
 }
 
 static temper_status open_network(temper_engine *engine, const gguf_file *file,
                                   const temper_engine_desc *desc, model_config *config, error *err)
 {
-    const uint32_t max_rows = desc->max_rows == 0 ? INFER_DEFAULT_ROWS : desc->max_rows;
-    if (max_rows > INFER_MAX_ROWS)
-        return error_set(err, TEMPER_BAD_ARGUMENT, "max_rows is %u; it must be 1 to %d", max_rows,
-                         INFER_MAX_ROWS);
-    uint32_t parts = 1;
+    uint32_t parts = 1, max_rows = 0;
     bool found = false;
     temper_status status = gguf_get_u32(file, "split.count", &parts, &found, err);
     if (status == TEMPER_OK && found && parts > 1)
@@ -90,13 +96,9 @@ static temper_status open_network(temper_engine *engine, const gguf_file *file,
                          gguf_name(file));
     if (status == TEMPER_OK)
         status = model_config_read(file, tokenizer_size(engine->tok), config, err);
+    if (status == TEMPER_OK)
+        status = enter_device(engine, desc, &max_rows, err);
     if (status != TEMPER_OK)
-        return status;
-    if (desc->device != NULL)
-        engine->device = temper_device_retain(desc->device);
-    else if ((status = temper_device_open(NULL, &engine->device, err)) != TEMPER_OK)
-        return status;
-    if ((status = infer_enter(engine->device, err)) != TEMPER_OK)
         return status;
     status = model_open(file, engine->device->gpu, config, max_rows, desc->progress, desc->user,
                         &engine->net, err);
@@ -121,8 +123,61 @@ static temper_status open_parts(temper_engine *engine, const gguf_file *file, co
         model_config_peek(file, &config);
     else if (status == TEMPER_OK)
         status = open_network(engine, file, desc, &config, err);
+    if (status != TEMPER_OK)
+        return status;
+    fill_info(engine, &config);
+    for (uint64_t i = 0; i < gguf_tensor_count(file); i++)
+        engine->info.parameters += gguf_tensor_at(file, i)->elements;
+    engine->info.file_bytes = src->size;
+    engine->info.tokenizer = tokenizer_kind(engine->tok);
+    engine->info.vocabulary = tokenizer_size(engine->tok);
+    engine->info.bos = tokenizer_bos(engine->tok);
+    engine->info.eos = tokenizer_eos(engine->tok);
+    engine->info.adds_bos = tokenizer_adds_bos(engine->tok);
+    engine->info.has_chat_template = gguf_find(file, "tokenizer.chat_template") != NULL;
+    return TEMPER_OK;
+}
+
+static temper_status open_file(temper_engine *engine, const temper_engine_desc *desc, error *err)
+{
+    source *src = NULL;
+    gguf_file *file = NULL;
+    temper_status status = source_open_file(desc->model, &src, err);
     if (status == TEMPER_OK)
-        fill_info(engine, file, src, &config);
+        status = gguf_open(src, &file, err);
+    if (status == TEMPER_OK)
+        status = open_parts(engine, file, src, desc, err);
+    gguf_close(file);
+    return status;
+}
+
+/* A network of random weights in a known shape. */
+static temper_status open_shape(temper_engine *engine, const temper_engine_desc *desc, error *err)
+{
+    const dtype types[] = {DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_F16, DTYPE_F32};
+    const char *wanted = desc->shape_type == NULL ? "Q4_0" : desc->shape_type;
+    size_t type = 0;
+    while (type < 4 && strcmp(wanted, dtype_name((uint32_t)types[type])) != 0)
+        type++;
+    if (type == 4)
+        return error_set(
+            err, TEMPER_BAD_ARGUMENT,
+            "random weights of type \"%s\" are not made; there are Q4_0, Q8_0, F16, F32", wanted);
+    model_config config;
+    uint32_t max_rows = 0;
+    temper_status status = model_shape_find(desc->shape, &config, err);
+    if (status == TEMPER_OK)
+        status = enter_device(engine, desc, &max_rows, err);
+    if (status != TEMPER_OK)
+        return status;
+    status =
+        model_open_random(engine->device->gpu, &config, types[type], max_rows, &engine->net, err);
+    infer_leave(engine->device);
+    engine->architecture = mem_strdup("llama");
+    engine->name = mem_strdup(desc->shape);
+    if (status == TEMPER_OK && (engine->architecture == NULL || engine->name == NULL))
+        status = error_set(err, TEMPER_NO_MEMORY, "no memory for an engine");
+    fill_info(engine, &config);
     return status;
 }
 
@@ -130,23 +185,14 @@ temper_status temper_engine_open(const temper_engine_desc *desc, temper_engine *
                                  temper_error *err)
 {
     assert(out != NULL);
-    if (desc == NULL || desc->model == NULL)
-        return error_set(err, TEMPER_BAD_ARGUMENT, "temper_engine_open needs a model");
-    source *src = NULL;
-    gguf_file *file = NULL;
-    temper_status status = source_open_file(desc->model, &src, err);
-    if (status == TEMPER_OK)
-        status = gguf_open(src, &file, err);
-    if (status != TEMPER_OK)
-        return status;
+    if (desc == NULL || (desc->model == NULL) == (desc->shape == NULL))
+        return error_set(err, TEMPER_BAD_ARGUMENT, "temper_engine_open needs a model or a shape");
     temper_engine *engine = mem_calloc(1, sizeof *engine);
-    if (engine == NULL) {
-        gguf_close(file);
+    if (engine == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for an engine");
-    }
     atomic_init(&engine->references, 1);
-    status = open_parts(engine, file, src, desc, err);
-    gguf_close(file);
+    const temper_status status =
+        desc->model != NULL ? open_file(engine, desc, err) : open_shape(engine, desc, err);
     if (status != TEMPER_OK) {
         temper_engine_close(engine);
         return status;
@@ -192,6 +238,8 @@ temper_status temper_tokenize(const temper_engine *engine, const char *text, siz
                               uint32_t flags, temper_tokens *out, temper_error *err)
 {
     assert(engine != NULL && out != NULL && (text != NULL || length == 0));
+    if (engine->tok == NULL)
+        return error_set(err, TEMPER_UNSUPPORTED, "a random shape has no tokenizer");
     const bool has_bos = tokenizer_bos(engine->tok) != TOKEN_NONE;
     const bool asked = (flags & TEMPER_ADD_BOS) != 0;
     const bool automatic = (flags & TEMPER_AUTO_BOS) != 0 && tokenizer_adds_bos(engine->tok);
@@ -213,7 +261,7 @@ const char *temper_piece(const temper_engine *engine, uint32_t id, size_t *lengt
 {
     assert(engine != NULL && length != NULL);
     *length = 0;
-    if (id >= tokenizer_size(engine->tok))
+    if (engine->tok == NULL || id >= tokenizer_size(engine->tok))
         return NULL;
     return tokenizer_piece(engine->tok, id, true, length);
 }
@@ -221,7 +269,8 @@ const char *temper_piece(const temper_engine *engine, uint32_t id, size_t *lengt
 bool temper_ends(const temper_engine *engine, uint32_t id)
 {
     assert(engine != NULL);
-    return id < tokenizer_size(engine->tok) && tokenizer_ends(engine->tok, id);
+    return engine->tok != NULL && id < tokenizer_size(engine->tok) &&
+           tokenizer_ends(engine->tok, id);
 }
 
 temper_status temper_chat(const temper_engine *engine, const temper_message *messages, size_t count,

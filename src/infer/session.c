@@ -345,11 +345,11 @@ static temper_status take(answer_run *run, uint32_t id, bool *done, error *err)
         return error_set(err, TEMPER_INTERNAL, "the device chose id %u of a vocabulary of %u", id,
                          s->engine->info.vocabulary);
     run->result->finish = TEMPER_FINISH_STOP;
-    if (tokenizer_ends(s->engine->tok, id))
+    if (temper_ends(s->engine, id))
         return TEMPER_OK;
     bool stopped = false;
     temper_status status = token_list_push(&s->answer, id, err);
-    if (status == TEMPER_OK)
+    if (status == TEMPER_OK && run->stream != NULL)
         status = text_stream_push(run->stream, id, &run->text, &stopped, err);
     if (status != TEMPER_OK || stopped)
         return status;
@@ -416,10 +416,10 @@ static temper_status generate(answer_run *run, error *err)
         run->first_token = clock_seconds();
     run->result->prompt_seconds = run->first_token - begin;
     run->result->decode_seconds = clock_seconds() - run->first_token;
-    if (status == TEMPER_OK)
-        status = text_stream_finish(run->stream, &run->text, err);
-    if (status == TEMPER_OK && text_stream_stopped(run->stream) &&
-        run->result->finish == TEMPER_FINISH_LENGTH)
+    if (status != TEMPER_OK || run->stream == NULL)
+        return status;
+    status = text_stream_finish(run->stream, &run->text, err);
+    if (text_stream_stopped(run->stream) && run->result->finish == TEMPER_FINISH_LENGTH)
         run->result->finish = TEMPER_FINISH_STOP;
     if (status == TEMPER_OK)
         emit(run);
@@ -445,8 +445,10 @@ temper_status temper_session_generate(temper_session *session, const temper_requ
                           request->max_tokens == 0 ? room : min_u64(room, request->max_tokens)};
     if (request->no_tokens)
         run.limit = 0;
-    status = text_stream_open(session->engine->tok, request->stops, request->stop_count,
-                              &run.stream, err);
+    /* A random shape has no tokenizer, and so no text. */
+    if (session->engine->tok != NULL)
+        status = text_stream_open(session->engine->tok, request->stops, request->stop_count,
+                                  &run.stream, err);
     if (status == TEMPER_OK)
         status = generate(&run, err);
     if (status != TEMPER_OK)

@@ -214,25 +214,24 @@ static temper_status scratch_open(model *m, error *err)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-temper_status model_open(const gguf_file *file, gpu_device *device, const model_config *config,
-                         uint32_t max_rows, weights_progress progress, void *user, model **out,
-                         error *err)
+/* Builds the network from a loader, which it closes. */
+static temper_status open_from(weights_loader *loader, gpu_device *device,
+                               const model_config *config, uint32_t max_rows, model **out,
+                               error *err)
 {
-    assert(file != NULL && device != NULL && config != NULL && max_rows > 0 && out != NULL);
     model *m = mem_calloc(1, sizeof *m);
-    if (m == NULL)
+    model_layer *layers = mem_calloc(config->layers, sizeof *layers);
+    if (m == NULL || layers == NULL) {
+        mem_free(m);
+        mem_free(layers);
+        weights_close(loader);
         return error_set(err, TEMPER_NO_MEMORY, "no memory for a model");
+    }
     m->device = gpu_device_retain(device);
     m->config = *config;
     m->max_rows = max_rows;
-    m->layers = mem_calloc(config->layers, sizeof *m->layers);
-    weights_loader *loader = NULL;
-    temper_status status =
-        m->layers != NULL ? TEMPER_OK : error_set(err, TEMPER_NO_MEMORY, "no memory for a model");
-    if (status == TEMPER_OK)
-        status = weights_open(file, device, progress, user, &loader, err);
-    if (status == TEMPER_OK)
-        status = weights_load(m, loader, err);
+    m->layers = layers;
+    temper_status status = weights_load(m, loader, err);
     weights_close(loader);
     if (status == TEMPER_OK)
         status = scratch_open(m, err);
@@ -244,11 +243,30 @@ temper_status model_open(const gguf_file *file, gpu_device *device, const model_
     return TEMPER_OK;
 }
 
+temper_status model_open(const gguf_file *file, gpu_device *device, const model_config *config,
+                         uint32_t max_rows, weights_progress progress, void *user, model **out,
+                         error *err)
+{
+    assert(file != NULL && device != NULL && config != NULL && max_rows > 0 && out != NULL);
+    weights_loader *loader = NULL;
+    const temper_status status = weights_open(file, device, progress, user, &loader, err);
+    return status == TEMPER_OK ? open_from(loader, device, config, max_rows, out, err) : status;
+}
+
+temper_status model_open_random(gpu_device *device, const model_config *config, dtype type,
+                                uint32_t max_rows, model **out, error *err)
+{
+    assert(device != NULL && config != NULL && max_rows > 0 && out != NULL);
+    weights_loader *loader = NULL;
+    const temper_status status = weights_open_random(device, type, &loader, err);
+    return status == TEMPER_OK ? open_from(loader, device, config, max_rows, out, err) : status;
+}
+
 void model_close(model *m)
 {
     if (m == NULL)
         return;
-    for (uint32_t i = 0; m->layers != NULL && i < m->config.layers; i++)
+    for (uint32_t i = 0; i < m->config.layers; i++)
         layer_close(&m->layers[i]);
     mem_free(m->layers);
     scratch_row rows[SCRATCH_ROWS];

@@ -70,6 +70,10 @@ typedef struct model {
 temper_status model_open(const gguf_file *file, gpu_device *device, const model_config *config,
                          uint32_t max_rows, weights_progress progress, void *user, model **out,
                          error *err);
+
+/* The same with random weights of a type: a shape to be timed. */
+temper_status model_open_random(gpu_device *device, const model_config *config, dtype type,
+                                uint32_t max_rows, model **out, error *err);
 void model_close(model *m);
 
 /* Makes the scratch fit sequences of `positions` and asks for every pipeline that their steps need;

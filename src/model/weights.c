@@ -7,10 +7,13 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/half.h"
 #include "base/mem.h"
+#include "base/random.h"
 
 struct weights_loader {
-    const gguf_file *file;
+    const gguf_file *file; /* NULL: random weights of this type */
+    dtype random_type;
     gpu_device *device;
     weights_progress progress;
     void *user;
@@ -63,7 +66,7 @@ void weights_close(weights_loader *loader)
 temper_status weights_finish(weights_loader *loader, error *err)
 {
     const temper_status status = gpu_finish(loader->device, err);
-    if (status != TEMPER_OK)
+    if (status != TEMPER_OK || loader->file == NULL)
         return status;
     for (uint64_t i = 0; i < gguf_tensor_count(loader->file); i++) {
         const gguf_tensor *tensor = gguf_tensor_at(loader->file, i);
@@ -78,12 +81,13 @@ temper_status weights_finish(weights_loader *loader, error *err)
 
 bool weights_has(const weights_loader *loader, const char *name)
 {
-    return gguf_find_tensor(loader->file, name) != NULL;
+    /* The optional tensors of a graph are not part of a random network. */
+    return loader->file != NULL && gguf_find_tensor(loader->file, name) != NULL;
 }
 
 bool weights_same_type(const weights_loader *loader, const char *const *names, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; loader->file != NULL && i < count; i++) {
         const gguf_tensor *first = gguf_find_tensor(loader->file, names[0]);
         const gguf_tensor *tensor = gguf_find_tensor(loader->file, names[i]);
         if (first == NULL || tensor == NULL || tensor->type != first->type)
@@ -222,6 +226,86 @@ static temper_status load_rows(weights_loader *loader, const gguf_tensor *tensor
     return status;
 }
 
+/* ---- random weights -------------------------------------------------------------------------- */
+
+/* Fills the planes of one chunk: values of standard deviation 1 / sqrt(k), so that a product keeps
+ * the size of its input. */
+static void random_planes(weight_format format, uint64_t k, uint64_t data_words,
+                          uint64_t scale_words, const staging *s, random_state *r)
+{
+    const double deviation = 1.0 / sqrt((double)k);
+    for (uint64_t i = 0; i < data_words; i++) {
+        if (format.layout == LAYOUT_F32) {
+            const float value = (float)(random_normal(r) * deviation);
+            memcpy(&s->data[i], &value, sizeof value);
+        } else if (format.layout == LAYOUT_F16) {
+            const uint32_t low = f32_to_f16((float)(random_normal(r) * deviation));
+            s->data[i] = low | (uint32_t)f32_to_f16((float)(random_normal(r) * deviation)) << 16;
+        } else {
+            s->data[i] = (uint32_t)random_u64(r);
+        }
+    }
+    /* Uniform integers of -8 to 7 have a deviation of 4.6, of -128 to 127 one of 74. */
+    const double unit = deviation / (format.layout == LAYOUT_Q4 ? 4.6 : 74.0);
+    for (uint64_t i = 0; i < scale_words; i++) {
+        const uint32_t low = f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))));
+        s->scales[i] = low | (uint32_t)f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))))
+                                 << 16;
+    }
+}
+
+static temper_status random_matrix(weights_loader *loader, const char *label, uint64_t n,
+                                   uint64_t k, op_weight **out, error *err)
+{
+    const weight_format format = weight_format_of(loader->random_type);
+    const uint64_t data_words = weight_row_words(format, k);
+    const uint64_t scale_words = weight_scale_row_words(format, k);
+    const uint64_t chunk = min_u64(n, max_u64(1, WEIGHTS_STAGING_BYTES / 4 / data_words));
+    random_state r = {n * 31 + k};
+    op_weight *weight = NULL;
+    staging s = {
+        .data = mem_alloc((size_t)(chunk * data_words * sizeof(uint32_t))),
+        .scales = mem_alloc((size_t)(chunk * scale_words * sizeof(uint32_t))),
+    };
+    temper_status status = TEMPER_OK;
+    if (s.data == NULL || s.scales == NULL)
+        status = error_set(err, TEMPER_NO_MEMORY, "no memory for random weights");
+    else
+        random_planes(format, k, chunk * data_words, chunk * scale_words, &s, &r);
+    if (status == TEMPER_OK)
+        status = op_weight_create(loader->device, format, n, k, label, &weight, err);
+    /* One chunk is written again and again: random numbers for billions of weights would take
+     * minutes. */
+    for (uint64_t row = 0; status == TEMPER_OK && row < n; row += chunk)
+        status = op_weight_write_rows(weight, row, min_u64(chunk, n - row), s.data,
+                                      scale_words == 0 ? NULL : s.scales, err);
+    staging_free(&s);
+    if (status == TEMPER_OK)
+        status = gpu_finish(loader->device, err);
+    if (status != TEMPER_OK) {
+        op_weight_destroy(weight);
+        return status;
+    }
+    *out = weight;
+    return TEMPER_OK;
+}
+
+temper_status weights_open_random(gpu_device *device, dtype type, weights_loader **out, error *err)
+{
+    assert(device != NULL && out != NULL);
+    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_Q4_0 && type != DTYPE_Q8_0)
+        return error_set(err, TEMPER_UNSUPPORTED, "random weights of type %s are not made",
+                         dtype_name((uint32_t)type));
+    weights_loader *loader = mem_calloc(1, sizeof *loader);
+    if (loader == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for random weights");
+    *loader = (weights_loader){.device = device, .random_type = type};
+    *out = loader;
+    return TEMPER_OK;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
 temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
                              uint32_t count, uint64_t k, op_weight **out, error *err)
 {
@@ -229,6 +313,11 @@ temper_status weights_matrix(weights_loader *loader, const char *const *names, c
     const gguf_tensor *tensor = NULL;
     uint64_t n = 0;
     temper_status status = TEMPER_OK;
+    if (loader->file == NULL) {
+        for (uint32_t i = 0; i < count; i++)
+            n += rows[i];
+        return random_matrix(loader, names[0], n, k, out, err);
+    }
     for (uint32_t i = 0; i < count; i++) {
         if ((status = find(loader, names[i], &tensor, err)) != TEMPER_OK)
             return status;
@@ -263,6 +352,12 @@ temper_status weights_matrix(weights_loader *loader, const char *const *names, c
 temper_status weights_host_vector(weights_loader *loader, const char *name, uint64_t n, float *out,
                                   error *err)
 {
+    if (loader->file == NULL) {
+        random_state r = {n};
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = (float)(0.75 + 0.5 * random_unit(&r));
+        return TEMPER_OK;
+    }
     const gguf_tensor *tensor = NULL;
     temper_status status = find(loader, name, &tensor, err);
     if (status != TEMPER_OK)

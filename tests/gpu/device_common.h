@@ -1,6 +1,6 @@
 /*
- * device_common.h - what the tests of the gpu room share: a few small kernels written out by hand, a
- * device per test, and checks that print the error text when they fail.
+ * device_common.h - what the tests of the gpu room share: a few small kernels written out by hand,
+ * a device per test, and checks that print the error text when they fail.
  */
 #ifndef TEST_GPU_DEVICE_COMMON_H
 #define TEST_GPU_DEVICE_COMMON_H

@@ -1,7 +1,7 @@
 /*
- * device_faults.c - what goes wrong: memory that ends, devices that are lost, errors that the library
- * reports late, and kernels that write where they should not. Nothing hangs, nothing aborts, no data
- * comes out after a failure, and closing works.
+ * device_faults.c - what goes wrong: memory that ends, devices that are lost, errors that the
+ * library reports late, and kernels that write where they should not. Nothing hangs, nothing
+ * aborts, no data comes out after a failure, and closing works.
  */
 #include "device_common.h"
 

@@ -1,6 +1,6 @@
 /*
- * device_wgsl.c - what the gpu room does to kernels as text, and what it reads out of them. Needs no
- * device.
+ * device_wgsl.c - what the gpu room does to kernels as text, and what it reads out of them. Needs
+ * no device.
  */
 #include "device_common.h"
 

@@ -1,0 +1,231 @@
+/*
+ * op_rules.c - what holds for all ops: the table of kernel rows, refusals, splitting, failed allocations, preparing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/check.h"
+#include "op/op.h"
+#include "op/rows.h"
+
+static const weight_format q4 = {LAYOUT_Q4, SCALE_F16_MIN, 32};
+
+static gpu_device *open_device(const char *limit)
+{
+    const char *limits[] = {limit};
+    const temper_device_desc desc = {.limits = limits, .limit_count = limit != NULL};
+    gpu_device *device;
+    error err = {0};
+    if (check_open(&desc, true, &device, &err) != TEMPER_OK)
+        fail_msg("%s", err.text);
+    print_message("%s\n", gpu_device_adapter(device)->name);
+    return device;
+}
+
+/* The last row of each table runs anywhere, and every row runs within WebGPU's default limits. */
+static void last_rows_fit_everything(void **state)
+{
+    (void)state;
+    for (const op_table *const *table = op_tables; *table != NULL; table++)
+        for (uint32_t i = 0; i < (*table)->count; i++) {
+            const op_kernel_row *row = &(*table)->rows[i];
+            assert_true(strlen(row->why) > 10);
+            if (i + 1 < (*table)->count)
+                continue;
+            assert_null(row->fits);
+            assert_int_equal(row->kernel->needs, 0);
+            assert_true(row->invocations <= 256 && row->workgroup_memory <= 16384);
+            assert_true(row->kernel->binding_count <= 8);
+        }
+}
+
+static void weights_are_refused(void **state)
+{
+    (void)state;
+    gpu_device *device = open_device("maxStorageBufferBindingSize=65536");
+    static const struct {
+        weight_format format;
+        uint64_t n, k;
+        temper_status status;
+    } wrong[] = {
+        {{LAYOUT_Q4, SCALE_F16, 32}, 0, 64, TEMPER_BAD_ARGUMENT},
+        {{LAYOUT_Q4, SCALE_F16, 32}, 4, 0, TEMPER_BAD_ARGUMENT},
+        {{LAYOUT_Q4, SCALE_F16, 32}, 4, 48, TEMPER_BAD_ARGUMENT},
+        {{LAYOUT_Q4, SCALE_NONE, 32}, 4, 64, TEMPER_BAD_ARGUMENT},
+        {{LAYOUT_Q8, SCALE_F32, 32}, 4, 64, TEMPER_BAD_ARGUMENT},
+        {{LAYOUT_F32, SCALE_F16, 32}, 4, 64, TEMPER_BAD_ARGUMENT},
+        {{LAYOUT_F32, SCALE_NONE, 0}, 4, 16385, TEMPER_UNSUPPORTED},
+    };
+    for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        error err = {0};
+        op_weight *w;
+        assert_int_equal(op_weight_create(device, wrong[i].format, wrong[i].n, wrong[i].k, "blk.7", &w, &err),
+                         wrong[i].status);
+        assert_null(w);
+        assert_non_null(strstr(err.text, "blk.7"));
+    }
+    gpu_device_release(device);
+}
+
+/* 1000 rows of 288 + 72 bytes under bindings of 4096: parts of 14 rows, and the product sees one matrix. */
+static void weights_are_split(void **state)
+{
+    (void)state;
+    enum { N = 1000, K = 576, ROWS = 3 };
+    float *out[2] = {malloc(ROWS * N * 4), malloc(ROWS * N * 4)};
+    uint32_t *data = malloc(N * K / 2), *scales = malloc(N * K / 32 * 4), ids[ROWS] = {999, 13, 14};
+    float *x = malloc(ROWS * K * 4), *rows[2] = {malloc(ROWS * K * 4), malloc(ROWS * K * 4)};
+    for (uint32_t i = 0; i < N * K / 8; i++)
+        data[i] = i * 2654435761u;
+    for (uint32_t i = 0; i < N * K / 32; i++)
+        scales[i] = 0xb0002c00u + (i % 61) * 0x00010001u;
+    for (uint32_t i = 0; i < ROWS * K; i++)
+        x[i] = (float)(i % 17) - 8;
+    for (int tight = 0; tight < 2; tight++) {
+        gpu_device *device = open_device(tight ? "maxStorageBufferBindingSize=65536" : NULL);
+        error err = {0};
+        op_weight *w;
+        gpu_buffer *buffers[4];
+        const uint64_t sizes[4] = {ROWS * K * 4, ROWS * N * 4, sizeof ids, ROWS * K * 4};
+        assert_int_equal(op_weight_create(device, q4, N, K, "w", &w, &err), TEMPER_OK);
+        assert_int_equal(w->part_count, tight ? 5 : 1);
+        /* In uneven pieces, across the edges of the parts. */
+        for (uint64_t row = 0, step = 1; row < N; row += step, step = step * 2 + 1 > N - row ? N - row : step * 2 + 1)
+            assert_int_equal(op_weight_write_rows(w, row, step, data + row * K / 8, scales + row * K / 32, &err),
+                             TEMPER_OK);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(gpu_buffer_create(device, sizes[i], GPU_PURPOSE_SCRATCH, "b", &buffers[i], &err),
+                             TEMPER_OK);
+        gpu_write(device, buffers[0], 0, x, sizes[0], &err);
+        gpu_write(device, buffers[2], 0, ids, sizes[2], &err);
+        gpu_recorder *rec = gpu_record_begin(device);
+        op_matmul(rec, w, gpu_whole(buffers[0]), gpu_whole(buffers[1]), ROWS, OP_WRITE);
+        op_embed(rec, w, gpu_whole(buffers[2]), gpu_whole(buffers[3]), ROWS, 1.0f);
+        gpu_record_readback(rec, gpu_whole(buffers[1]));
+        gpu_record_readback(rec, gpu_whole(buffers[3]));
+        gpu_ticket ticket;
+        char *both = malloc(sizes[1] + sizes[3]);
+        if (gpu_submit(rec, &ticket, &err) != TEMPER_OK ||
+            gpu_wait(device, ticket, both, sizes[1] + sizes[3], &err) != TEMPER_OK)
+            fail_msg("%s", err.text);
+        memcpy(out[tight], both, sizes[1]);
+        memcpy(rows[tight], both + sizes[1], sizes[3]);
+        free(both);
+        assert_int_equal(gpu_check_guards(device, &err), TEMPER_OK);
+        for (int i = 0; i < 4; i++)
+            gpu_buffer_destroy(buffers[i]);
+        op_weight_destroy(w);
+        gpu_device_release(device);
+    }
+    assert_memory_equal(out[0], out[1], ROWS * N * 4);
+    assert_memory_equal(rows[0], rows[1], ROWS * K * 4);
+    for (int i = 0; i < 2; i++) {
+        free(out[i]);
+        free(rows[i]);
+    }
+    free(data);
+    free(scales);
+    free(x);
+}
+
+/* Whichever allocation fails, the weight is not there and nothing is left of it. */
+static void failed_allocations_leave_nothing(void **state)
+{
+    (void)state;
+    gpu_device *device = open_device("maxStorageBufferBindingSize=65536");
+    const uint64_t before = gpu_device_counters(device).live_total;
+    op_weight *w = NULL;
+    uint64_t nth = 1;
+    for (; w == NULL && nth < 100; nth++) {
+        error err = {0};
+        gpu_fail_allocation(device, nth);
+        const temper_status status = op_weight_create(device, q4, 1000, 576, "w", &w, &err);
+        assert_int_equal(status, w == NULL ? TEMPER_DEVICE_MEMORY : TEMPER_OK);
+        if (w == NULL)
+            assert_int_equal(gpu_device_counters(device).live_total, before);
+    }
+    assert_int_equal(nth, 12); /* 5 parts of two planes, then success */
+    gpu_fail_allocation(device, 0);
+    op_weight_destroy(w);
+    assert_int_equal(gpu_device_counters(device).live_total, before);
+    gpu_device_release(device);
+}
+
+static void views_too_small_are_refused(void **state)
+{
+    (void)state;
+    gpu_device *device = open_device(NULL);
+    error err = {0};
+    op_weight *w;
+    gpu_buffer *x, *y;
+    assert_int_equal(op_weight_create(device, q4, 64, 64, "w", &w, &err), TEMPER_OK);
+    assert_int_equal(gpu_buffer_create(device, 64 * 4 * 2, GPU_PURPOSE_SCRATCH, "x", &x, &err), TEMPER_OK);
+    assert_int_equal(gpu_buffer_create(device, 64 * 4 * 2, GPU_PURPOSE_SCRATCH, "y", &y, &err), TEMPER_OK);
+    gpu_recorder *rec = gpu_record_begin(device);
+    op_matmul(rec, w, gpu_whole(x), gpu_whole(y), 3, OP_WRITE);
+    gpu_ticket ticket;
+    assert_int_equal(gpu_submit(rec, &ticket, &err), TEMPER_BAD_ARGUMENT);
+    assert_non_null(strstr(err.text, "768"));
+    assert_non_null(strstr(err.text, "512"));
+    gpu_buffer_destroy(x);
+    gpu_buffer_destroy(y);
+    op_weight_destroy(w);
+    gpu_device_release(device);
+}
+
+/* After preparing with one row and with many, no call creates a pipeline. */
+static void preparing_creates_all_pipelines(void **state)
+{
+    (void)state;
+    enum { HQ = 6, HKV = 2, D = 16, MOST = 64 };
+    gpu_device *device = open_device(NULL);
+    error err = {0};
+    gpu_buffer *buffers[7];
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(gpu_buffer_create(device, 1 << 20, GPU_PURPOSE_SCRATCH, "b", &buffers[i], &err), TEMPER_OK);
+    gpu_view v[7];
+    for (int i = 0; i < 7; i++)
+        v[i] = gpu_whole(buffers[i]);
+    op_weight *w;
+    assert_int_equal(op_weight_create(device, q4, 64, 64, "w", &w, &err), TEMPER_OK);
+    static const uint32_t rows[] = {1, MOST, 1, 2, 3, 5, MOST, 33};
+    uint64_t pipelines = 0;
+    for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        gpu_recorder *rec = i < 2 ? gpu_record_prepare(device) : gpu_record_begin(device);
+        const op_attention_shape shape = {rows[i], HQ, HKV, D, 0.25f, 256, i % 2 ? rows[i] : 1};
+        op_matmul(rec, w, v[0], v[1], rows[i], i % 2 ? OP_WRITE : OP_ACCUMULATE);
+        op_attention(rec, v[0], v[1], v[2], v[3], v[4], v[5], v[6], &shape);
+        gpu_ticket ticket;
+        if (gpu_submit(rec, &ticket, &err) != TEMPER_OK)
+            fail_msg("%s", err.text);
+        if (i == 1) {
+            assert_int_equal(gpu_pipelines_wait(device, &err), TEMPER_OK);
+            pipelines = gpu_device_counters(device).pipelines_created;
+        }
+    }
+    assert_int_equal(gpu_finish(device, &err), TEMPER_OK);
+    assert_int_equal(gpu_device_counters(device).pipelines_created, pipelines);
+    op_weight_destroy(w);
+    for (int i = 0; i < 7; i++)
+        gpu_buffer_destroy(buffers[i]);
+    gpu_device_release(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(last_rows_fit_everything),
+        cmocka_unit_test(weights_are_refused),
+        cmocka_unit_test(weights_are_split),
+        cmocka_unit_test(failed_allocations_leave_nothing),
+        cmocka_unit_test(views_too_small_are_refused),
+        cmocka_unit_test(preparing_creates_all_pipelines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
