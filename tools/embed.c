@@ -4,22 +4,24 @@
  *     embed kernels OUT.h OUT.c FILES.wgsl...
  *     embed bytes OUT.c SYMBOL FILE
  *
- * `kernels` reads what a WGSL file declares at module scope and writes, for NAME.wgsl, a constant kernel_NAME
- * (gpu/kernel.h), structs of its parameters, buffers and options, and inline functions that take those structs,
- * so that C code fills nothing by position and no access mode is written twice. What it reads:
+ * `kernels` reads what a WGSL file declares at module scope and writes, for NAME.wgsl, a constant
+ * kernel_NAME (gpu/kernel.h), structs of its parameters, buffers and options, and inline functions
+ * that take those structs, so that C code fills nothing by position and no access mode is written
+ * twice. What it reads:
  *
- *     enable f16;                                      -> gpu_kernel.needs
- *     override LANES: u32 = 64;                        -> an option, set when the pipeline is created
- *     // option ROWS = 4                               -> an option, written into the text for {{ROWS}}
- *     struct Params { rows: u32, eps: f32 }            -> struct kernel_NAME_params, at most 64 bytes
+ *     enable f16;                            -> gpu_kernel.needs
+ *     override LANES: u32 = 64;              -> an option, set when the pipeline is created
+ *     // option ROWS = 4                     -> an option, written into the text for {{ROWS}}
+ *     struct Params { rows: u32, eps: f32 }  -> struct kernel_NAME_params, at most 64 bytes
  *     @group(0) @binding(0) var<storage, read> x: array<f32>;      in the order 0, 1, 2 ...
  *     @group(1) @binding(0) var<uniform> params: Params;
  *     @compute @workgroup_size(64) fn main(...)        exactly one, of that name
  *
- * Everything else is left to the WGSL compiler. A declaration that it cannot carry over stops the build with
- * file and line.
+ * Everything else is left to the WGSL compiler. A declaration that it cannot carry over stops the
+ * build with file and line.
  *
- * `bytes` writes `const unsigned char SYMBOL[]`, NUL-terminated, and `const size_t SYMBOL_size` without the NUL.
+ * `bytes` writes `const unsigned char SYMBOL[]`, NUL-terminated, and `const size_t SYMBOL_size`
+ * without the NUL.
  */
 #include <ctype.h>
 #include <stdarg.h>
@@ -52,10 +54,10 @@ typedef struct binding {
 typedef struct kernel {
     const char *path;
     char name[NAME_BYTES];
-    char *text;   /* as written */
-    char *plain;  /* the same bytes, comments blanked, {{NAME}} replaced by a digit */
+    char *text;  /* as written */
+    char *plain; /* the same bytes, comments blanked, {{NAME}} replaced by a digit */
     size_t length;
-    size_t at;    /* the cursor of the parser, in plain */
+    size_t at; /* the cursor of the parser, in plain */
     option options[MAX_ITEMS];
     uint32_t option_count;
     param params[MAX_ITEMS];
@@ -67,7 +69,7 @@ typedef struct kernel {
     char needs[256];
 } kernel;
 
-/* ---- failing and files ------------------------------------------------------------------------------ */
+/* ---- failing and files ----------------------------------------------------------------------- */
 
 static _Noreturn void die(const char *format, ...)
 {
@@ -148,7 +150,7 @@ static void write_bytes(FILE *out, const char *bytes, size_t length)
     fputs("0\n", out);
 }
 
-/* ---- the text before parsing ------------------------------------------------------------------------ */
+/* ---- the text before parsing ----------------------------------------------------------------- */
 
 static bool is_name_char(char c)
 {
@@ -283,7 +285,7 @@ static void replace_substitutions(kernel *k)
     }
 }
 
-/* ---- tokens ----------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static void skip_space(kernel *k)
 {
@@ -344,7 +346,7 @@ static void skip_declaration(kernel *k)
     die_at(k, start, "a declaration without an end");
 }
 
-/* ---- declarations ----------------------------------------------------------------------------------- */
+/* ---- declarations ---------------------------------------------------------------------------- */
 
 static void parse_enable(kernel *k)
 {
@@ -365,7 +367,8 @@ static void parse_enable(kernel *k)
         if (i == sizeof features / sizeof *features)
             die_at(k, at, "embed knows no feature `%s`", name);
         const size_t used = strlen(k->needs);
-        snprintf(k->needs + used, sizeof k->needs - used, "%s%s", used ? " | " : "", features[i].bit);
+        snprintf(k->needs + used, sizeof k->needs - used, "%s%s", used ? " | " : "",
+                 features[i].bit);
     } while (accept(k, ","));
     expect(k, ";");
 }
@@ -397,7 +400,8 @@ static void parse_params(kernel *k, size_t at)
         expect(k, ":");
         const size_t type_at = k->at;
         expect_name(k, p->type);
-        if (strcmp(p->type, "u32") != 0 && strcmp(p->type, "i32") != 0 && strcmp(p->type, "f32") != 0)
+        if (strcmp(p->type, "u32") != 0 && strcmp(p->type, "i32") != 0 &&
+            strcmp(p->type, "f32") != 0)
             die_at(k, type_at, "Params.%s: u32, i32 and f32 only, not %s", p->name, p->type);
         if (!accept(k, ",")) {
             expect(k, "}");
@@ -424,7 +428,9 @@ static uint32_t parse_element(kernel *k)
     uint32_t bytes = scalar_bytes(type);
     if (bytes != 0)
         return bytes;
-    const uint32_t width = strncmp(type, "vec2", 4) == 0 ? 2 : strncmp(type, "vec4", 4) == 0 ? 4 : 0;
+    const uint32_t width = strncmp(type, "vec2", 4) == 0   ? 2
+                           : strncmp(type, "vec4", 4) == 0 ? 4
+                                                           : 0;
     if (width != 0 && strlen(type) == 5 && strchr("fuih", type[4]) != NULL)
         return width * (type[4] == 'h' ? 2u : 4u);
     if ((width != 0 && type[4] == 0) || strcmp(type, "atomic") == 0) {
@@ -544,11 +550,12 @@ static void parse_kernel(kernel *k, const char *path)
     if (k->binding_count == 0)
         die_at(k, k->length, "no storage binding");
     if (k->has_params_struct != k->has_params_binding)
-        die_at(k, k->length, "struct Params and `@group(1) @binding(0) var<uniform> params: Params;` "
-                             "go together");
+        die_at(k, k->length,
+               "struct Params and `@group(1) @binding(0) var<uniform> params: Params;` "
+               "go together");
 }
 
-/* ---- writing C -------------------------------------------------------------------------------------- */
+/* ---- writing C ------------------------------------------------------------------------------- */
 
 static void lower(const char *name, char out[NAME_BYTES])
 {
@@ -565,7 +572,9 @@ static void write_structs(FILE *out, const kernel *k)
         for (uint32_t i = 0; i < k->param_count; i++) {
             const char *type = k->params[i].type;
             fprintf(out, "    %s %s;\n",
-                    type[0] == 'u' ? "uint32_t" : type[0] == 'i' ? "int32_t" : "float",
+                    type[0] == 'u'   ? "uint32_t"
+                    : type[0] == 'i' ? "int32_t"
+                                     : "float",
                     k->params[i].name);
         }
         fprintf(out, "};\n\n");
@@ -590,8 +599,8 @@ static void write_functions(FILE *out, const kernel *k)
 {
     const bool has_options = k->option_count > 0, has_params = k->param_count > 0;
     if (has_options) {
-        fprintf(out, "static inline struct kernel_%s_options kernel_%s_defaults(void)\n{\n", k->name,
-                k->name);
+        fprintf(out, "static inline struct kernel_%s_options kernel_%s_defaults(void)\n{\n",
+                k->name, k->name);
         fprintf(out, "    return (struct kernel_%s_options){", k->name);
         for (uint32_t i = 0; i < k->option_count; i++)
             fprintf(out, "%s%u", i ? ", " : "", k->options[i].value);
@@ -605,7 +614,8 @@ static void write_functions(FILE *out, const kernel *k)
 
     fprintf(out,
             "static inline void kernel_%s_dispatch(gpu_recorder *rec, gpu_pipeline *pipeline,\n"
-            "    const struct kernel_%s_views *views,%s%s%s\n    uint32_t x, uint32_t y, uint32_t z)\n{\n",
+            "    const struct kernel_%s_views *views,%s%s%s\n    uint32_t x, uint32_t y, uint32_t "
+            "z)\n{\n",
             k->name, k->name, has_params ? " const struct kernel_" : "", has_params ? k->name : "",
             has_params ? "_params *values," : "");
     fprintf(out, "    const gpu_view list[] = {");
@@ -624,7 +634,7 @@ static void write_header(FILE *out, const kernel *kernels, uint32_t count)
                  "extern const gpu_kernel *const kernel_list[];\n\n");
     for (uint32_t i = 0; i < count; i++) {
         const kernel *k = &kernels[i];
-        fprintf(out, "/* ---- %s ---- */\n\nextern const gpu_kernel kernel_%s;\n\n", k->name, k->name);
+        fprintf(out, "/* %s */\n\nextern const gpu_kernel kernel_%s;\n\n", k->name, k->name);
         write_structs(out, k);
         write_functions(out, k);
     }
@@ -649,7 +659,8 @@ static void write_kernel(FILE *out, const kernel *k)
     }
     fprintf(out, "const gpu_kernel kernel_%s = {\n    .name = \"%s\",\n    .source = %s_source,\n",
             k->name, k->name, k->name);
-    fprintf(out, "    .bindings = %s_bindings,\n    .binding_count = %u,\n    .params_bytes = %u,\n",
+    fprintf(out,
+            "    .bindings = %s_bindings,\n    .binding_count = %u,\n    .params_bytes = %u,\n",
             k->name, k->binding_count, k->param_count * 4);
     if (k->option_count > 0)
         fprintf(out, "    .options = %s_options,\n", k->name);
@@ -677,7 +688,9 @@ static void embed_kernels(const char *header, const char *source, char **paths, 
     finish(out, header);
 
     out = create(source);
-    fprintf(out, "/* Written by tools/embed from src/kernels/. */\n#include \"kernels/kernels.gen.h\"\n\n");
+    fprintf(
+        out,
+        "/* Written by tools/embed from src/kernels/. */\n#include \"kernels/kernels.gen.h\"\n\n");
     for (uint32_t i = 0; i < count; i++)
         write_kernel(out, &kernels[i]);
     fprintf(out, "const gpu_kernel *const kernel_list[] = {\n");
@@ -698,8 +711,10 @@ static void embed_bytes(const char *source, const char *symbol, const char *path
     size_t length;
     char *bytes = read_file(path, &length);
     FILE *out = create(source);
-    fprintf(out, "/* Written by tools/embed. */\n#include <stddef.h>\n\n"
-                 "extern const unsigned char %s[];\nextern const size_t %s_size;\n\n", symbol, symbol);
+    fprintf(out,
+            "/* Written by tools/embed. */\n#include <stddef.h>\n\n"
+            "extern const unsigned char %s[];\nextern const size_t %s_size;\n\n",
+            symbol, symbol);
     fprintf(out, "const unsigned char %s[] = {\n", symbol);
     write_bytes(out, bytes, length);
     fprintf(out, "};\nconst size_t %s_size = %zu;\n", symbol, length);

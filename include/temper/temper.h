@@ -342,11 +342,15 @@ TEMPER_API uint32_t temper_session_context(const temper_session *session);
 
 /* How the next token is chosen. All fields zero: always the likeliest (temperature 0). */
 typedef struct temper_sampling {
-    float temperature; /* 0 and up to 1e-6: greedy; finite, not negative */
-    uint32_t top_k;    /* only the k likeliest; 0: all */
-    float top_p;       /* only the likeliest that together reach p, 0 to 1; 0 here: off (as 1) */
-    float min_p;       /* only those at least min_p times as likely as the likeliest; 0 to 1 */
-    uint64_t seed;     /* the same seed gives the same text on the same device */
+    float temperature;    /* 0 and up to 1e-6: greedy; finite, not negative */
+    uint32_t top_k;       /* only the k likeliest; 0: all */
+    float top_p;          /* only the likeliest that together reach p, 0 to 1; 0 here: off (as 1) */
+    float min_p;          /* only those at least min_p times as likely as the likeliest; 0 to 1 */
+    float repeat_penalty; /* weakens tokens that stand in the window: above 0; 0 or 1: off */
+    float presence_penalty;  /* taken from the logit of a token that stands there; 0: off */
+    float frequency_penalty; /* taken once for each time it does; 0: off */
+    int64_t penalty_window;  /* how many tokens back, the prompt's too; 0: 64; below 0: all */
+    uint64_t seed;           /* the same seed gives the same text on the same device */
 } temper_sampling;
 
 typedef enum temper_finish {

@@ -1,6 +1,6 @@
 /*
- * case_attention.c - causal attention over the blocked cache: known shapes, every length, several sequences, replays
- * through the cache, and what must stay unseen.
+ * case_attention.c - causal attention over the blocked cache: known shapes, every length, several
+ * sequences, replays through the cache, and what must stay unseen.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,11 +9,11 @@
 #include "check/cache.h"
 
 enum kind {
-    ROWS,      /* S rows at pos, pos + 1, ... of one sequence */
-    LARGE,     /* the same with logits near 177 */
-    SINGLES,   /* as ROWS, each row told to be a sequence of its own */
-    MIXED,     /* rows of three sequences in turn, one of them with NaN in its cache */
-    NAN_V,     /* NaN in V at position `at`: rows from there on */
+    ROWS,    /* S rows at pos, pos + 1, ... of one sequence */
+    LARGE,   /* the same with logits near 177 */
+    SINGLES, /* as ROWS, each row told to be a sequence of its own */
+    MIXED,   /* rows of three sequences in turn, one of them with NaN in its cache */
+    NAN_V,   /* NaN in V at position `at`: rows from there on */
     NAN_K,
     REFUSED,
 };
@@ -90,8 +90,8 @@ static void describe(uint32_t i, check_case *out)
     }
     int length = snprintf(out->name, sizeof out->name, "replay");
     for (uint32_t s = 0; s < 8 && replays[i - NAMED][s] > 0; s++)
-        length += snprintf(out->name + length, sizeof out->name - (size_t)length, "%s%u", s ? "," : " ",
-                           replays[i - NAMED][s]);
+        length += snprintf(out->name + length, sizeof out->name - (size_t)length, "%s%u",
+                           s ? "," : " ", replays[i - NAMED][s]);
 }
 
 typedef struct attention_run {
@@ -102,12 +102,13 @@ typedef struct attention_run {
 static void record(gpu_recorder *rec, void *user)
 {
     const attention_run *r = user;
-    op_attention(rec, r->q, r->k_cache, r->v_cache, r->row_info, r->table, r->scratch, r->out, &r->shape);
+    op_attention(rec, r->q, r->k_cache, r->v_cache, r->row_info, r->table, r->scratch, r->out,
+                 &r->shape);
 }
 
 /* K or V: random up to each sequence's length, NaN in every slot that no position has yet. */
-static float *fill(check_context *c, const check_cache *cache, uint32_t sequences, uint32_t length, uint32_t seed,
-                   float size)
+static float *fill(check_context *c, const check_cache *cache, uint32_t sequences, uint32_t length,
+                   uint32_t seed, float size)
 {
     float *values = check_alloc(c, cache->values, sizeof *values);
     if (values == NULL)
@@ -132,13 +133,16 @@ static void run_refused(check_context *c, const attention_case *a)
     r.q = r.k_cache = r.v_cache = r.row_info = r.table = r.scratch = r.out = some;
     char word[16];
     snprintf(word, sizeof word, "%u", a->q_heads % a->kv_heads ? a->q_heads : a->head_dim);
-    check_refused(c, record, &r, a->q_heads % a->kv_heads ? TEMPER_BAD_ARGUMENT : TEMPER_UNSUPPORTED, word);
+    check_refused(c, record, &r,
+                  a->q_heads % a->kv_heads ? TEMPER_BAD_ARGUMENT : TEMPER_UNSUPPORTED, word);
 }
 
 static void spoil(const attention_case *a, const check_cache *cache, float *k, float *v)
 {
     if (a->kind == NAN_V || a->kind == NAN_K)
-        (a->kind == NAN_V ? v : k)[check_cache_at(cache, check_table_offset(cache, 0), 258, 0) + 1] = NAN;
+        (a->kind == NAN_V ? v
+                          : k)[check_cache_at(cache, check_table_offset(cache, 0), 258, 0) + 1] =
+            NAN;
     for (uint32_t p = 0; a->kind == MIXED && p < 3; p++)
         v[check_cache_at(cache, check_table_offset(cache, 1), 100 * p, 1) + p] = NAN;
 }
@@ -151,7 +155,8 @@ static void run_rows(check_context *c, const attention_case *a)
     const uint64_t values = (uint64_t)a->rows * a->q_heads * a->head_dim;
     const float scale = a->kind == LARGE ? 1.0f : 1.0f / sqrtf((float)a->head_dim);
     float *q = check_random(c, values, 71);
-    float *k = fill(c, &cache, sequences, length, 72, 1.0f), *v = fill(c, &cache, sequences, length, 73, 1.0f);
+    float *k = fill(c, &cache, sequences, length, 72, 1.0f),
+          *v = fill(c, &cache, sequences, length, 73, 1.0f);
     uint32_t *info = check_alloc(c, a->rows, 8);
     double *want = check_alloc(c, values, sizeof *want);
     if (c->status != TEMPER_OK)
@@ -181,15 +186,17 @@ static void run_rows(check_context *c, const attention_case *a)
     double pairs = 0;
     for (uint32_t i = 0; i < a->rows; i++)
         pairs += info[2 * i] + 1;
-    const float *out = check_go(c, record, &r, r.out, 4.0 * pairs * a->q_heads * a->head_dim,
-                                8.0 * length * sequences * a->kv_heads * a->head_dim + 8.0 * (double)values);
+    const float *out =
+        check_go(c, record, &r, r.out, 4.0 * pairs * a->q_heads * a->head_dim,
+                 8.0 * length * sequences * a->kv_heads * a->head_dim + 8.0 * (double)values);
     if (c->status != TEMPER_OK)
         return;
     ref_attention(q, k, v, info, cache.table, &heads, (double)scale, want);
     check_bounds(c, out, want, values, a->kind == LARGE ? 1e-4 : 1e-5, 1e-3);
 }
 
-/* Steps of several rows on one cache, k and v stored by op_rope_store; against one pass over all rows. */
+/* Steps of several rows on one cache, k and v stored by op_rope_store; against one pass over all
+ * rows. */
 typedef struct replay_run {
     attention_run attention;
     gpu_view qkv, turns, q;
@@ -199,15 +206,16 @@ typedef struct replay_run {
 static void record_step(gpu_recorder *rec, void *user)
 {
     const replay_run *r = user;
-    op_rope_store(rec, r->qkv, r->turns, r->attention.row_info, r->attention.table, r->q, r->attention.k_cache,
-                  r->attention.v_cache, &r->rope);
+    op_rope_store(rec, r->qkv, r->turns, r->attention.row_info, r->attention.table, r->q,
+                  r->attention.k_cache, r->attention.v_cache, &r->rope);
     record(rec, (void *)(uintptr_t)&r->attention);
 }
 
 enum { RQ = 6, RKV = 2, RD = 16, RW = (RQ + 2 * RKV) * RD, RALL = 200 };
 
-static void replay_reference(check_context *c, const check_cache *cache, const float *qkv, const double *inv_freq,
-                             const uint32_t *info, const ref_heads *heads, double *want)
+static void replay_reference(check_context *c, const check_cache *cache, const float *qkv,
+                             const double *inv_freq, const uint32_t *info, const ref_heads *heads,
+                             double *want)
 {
     const uint64_t q_values = (uint64_t)heads->rows * RQ * RD;
     double *wide[3];

@@ -71,7 +71,8 @@ static void record_add(gpu_recorder *rec, void *user)
 /* A sweep over -50 .. 50 with the values that end in infinity and NaN in between. */
 static void make_extreme(float *x, uint64_t n)
 {
-    static const float special[] = {INFINITY, -INFINITY, NAN, 1e4f, -1e4f, 0.0f, -88.7f, -104.0f, 88.7f, -3e38f};
+    static const float special[] = {INFINITY, -INFINITY, NAN,     1e4f,  -1e4f,
+                                    0.0f,     -88.7f,    -104.0f, 88.7f, -3e38f};
     for (uint64_t i = 0; i < n; i++)
         x[i] = -50.0f + 100.0f * (float)i / (float)n;
     for (uint32_t i = 0; i < sizeof special / sizeof *special; i++)

@@ -10,11 +10,11 @@
 #include "ref/ref.h"
 
 enum kind {
-    DEQUANTIZE,   /* random weight of `format` */
-    SLICE,        /* rows in the middle */
-    ALL_HALVES,   /* all 65536 values of a 16-bit layout */
-    ALL_SCALES,   /* all finite f16 as scales */
-    F32_BITS,     /* subnormals, infinities, NaN as they are */
+    DEQUANTIZE, /* random weight of `format` */
+    SLICE,      /* rows in the middle */
+    ALL_HALVES, /* all 65536 values of a 16-bit layout */
+    ALL_SCALES, /* all finite f16 as scales */
+    F32_BITS,   /* subnormals, infinities, NaN as they are */
     EMBED,
     EMBED_SCALED,
     EMBED_NO_TOKEN,
@@ -50,14 +50,15 @@ static lookup_case get(uint32_t i)
 {
     if (i < NAMED)
         return cases[i];
-    return (lookup_case){check_formats[i - NAMED].name, check_formats[i - NAMED].name, DEQUANTIZE, 37,
-                         check_formats[i - NAMED].format.group ? 384 : 131};
+    return (lookup_case){check_formats[i - NAMED].name, check_formats[i - NAMED].name, DEQUANTIZE,
+                         37, check_formats[i - NAMED].format.group ? 384 : 131};
 }
 
 static void describe(uint32_t i, check_case *out)
 {
     const lookup_case l = get(i);
-    snprintf(out->name, sizeof out->name, "%s%s", l.kind == DEQUANTIZE ? "dequantize " : "", l.name);
+    snprintf(out->name, sizeof out->name, "%s%s", l.kind == DEQUANTIZE ? "dequantize " : "",
+             l.name);
 }
 
 typedef struct lookup_run {
@@ -91,7 +92,8 @@ static check_weight special_weight(check_context *c, const lookup_case *l, weigh
 {
     const uint64_t words = weight_row_words(format, l->k) * l->n;
     const uint64_t scales = weight_scale_row_words(format, l->k) * l->n;
-    static const uint32_t odd[] = {1, 0x80000001u, 0x007fffffu, 0x7f800000u, 0xff800000u, 0x7fc01234u, 0x80000000u};
+    static const uint32_t odd[] = {1,           0x80000001u, 0x007fffffu, 0x7f800000u,
+                                   0xff800000u, 0x7fc01234u, 0x80000000u};
     uint32_t *data = check_alloc(c, words, 4), *scale = check_alloc(c, scales, 4);
     if (c->status != TEMPER_OK)
         return (check_weight){0};
@@ -103,8 +105,9 @@ static check_weight special_weight(check_context *c, const lookup_case *l, weigh
             data[i] = odd[i % 7];
     }
     for (uint64_t i = 0; i < scales; i++)
-        scale[i] = format.scale == SCALE_F16_MIN ? finite_half(i) | finite_half(i * 7 + 3) << 16
-                                                 : finite_half(2 * i) | finite_half(2 * i + 1) << 16;
+        scale[i] = format.scale == SCALE_F16_MIN
+                       ? finite_half(i) | finite_half(i * 7 + 3) << 16
+                       : finite_half(2 * i) | finite_half(2 * i + 1) << 16;
     return check_upload_weight(c, format, l->n, l->k, data, scale);
 }
 
@@ -112,7 +115,8 @@ static void run_dequantize(check_context *c, const lookup_case *l)
 {
     const weight_format format = *check_format_named(l->format);
     const bool plain = l->kind == DEQUANTIZE || l->kind == SLICE;
-    const check_weight w = plain ? check_make_weight(c, format, l->n, l->k, 5) : special_weight(c, l, format);
+    const check_weight w =
+        plain ? check_make_weight(c, format, l->n, l->k, 5) : special_weight(c, l, format);
     lookup_run r = {.weight = w.weight, .rows = l->n};
     if (l->kind == SLICE) {
         r.row0 = 5;
@@ -139,7 +143,8 @@ static void run_embed(check_context *c, const lookup_case *l)
         ids[4] = l->n;
         ids[ROWS - 1] = 0x80000000u;
     }
-    lookup_run r = {.weight = w.weight, .rows = ROWS, .scale = l->kind == EMBED_SCALED ? 24.0f : 1.0f};
+    lookup_run r = {
+        .weight = w.weight, .rows = ROWS, .scale = l->kind == EMBED_SCALED ? 24.0f : 1.0f};
     r.ids = check_input(c, ids, sizeof ids);
     r.out = check_output(c, (uint64_t)ROWS * l->k * 4);
     double *want = check_alloc(c, (uint64_t)ROWS * l->k, sizeof *want);

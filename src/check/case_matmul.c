@@ -27,8 +27,9 @@ typedef struct matmul_case {
     op_mode mode;
 } matmul_case;
 
-/* f32 sums of up to 8192 products, against double, over the root mean square of the result. Equal products round the
- * same way each time, so that their errors add up instead of averaging: half a unit a step at worst. */
+/* f32 sums of up to 8192 products, against double, over the root mean square of the result. Equal
+ * products round the same way each time, so that their errors add up instead of averaging: half a
+ * unit a step at worst. */
 #define LIMIT 2e-5
 #define LIMIT_BIG 1.2e-4
 
@@ -47,10 +48,10 @@ static const matmul_case cases[] = {
     {"pwdq_gs64", "q4_f32_64", 96, 2048, 256, 2.3e-4, 1e-3, CHECK_NORMAL, RAMP, OP_WRITE},
     {"pwdq_gs8", "q4_f32_8", 96, 2048, 256, 2.3e-4, 1e-3, CHECK_NORMAL, RAMP, OP_WRITE},
     {"f16acc", "q4_f32_32", 96, 2048, 256, 2e-2, 3e-2, CHECK_NORMAL, RAMP, OP_WRITE},
-    {"f16acc_down", "q4_f32_32", 128, 8192, 2048, 5e-2, 8e-2, CHECK_HEAVY, RAMP, OP_WRITE},
-    {"gate_proj_pf", "q4_f32_32", 128, 2048, 8192, 1e-4, 1e-3, CHECK_HEAVY, RAMP, OP_WRITE},
-    {"down_proj_pf", "q4_f32_32", 128, 8192, 2048, 1e-3, 1e-2, CHECK_HEAVY, RAMP, OP_WRITE},
-    {"shmem_edge", "q4_f32_32", 130, 4096, 2056, 1e-4, 1e-3, CHECK_HEAVY, RAMP, OP_WRITE},
+    {"f16acc_down", "q4_f32_32", 128, 8192, 2048, 5e-2, 8e-2, CHECK_NORMAL, RAMP, OP_WRITE},
+    {"gate_proj_pf", "q4_f32_32", 128, 2048, 8192, 1e-4, 1e-3, CHECK_NORMAL, RAMP, OP_WRITE},
+    {"down_proj_pf", "q4_f32_32", 128, 8192, 2048, 1e-3, 1e-2, CHECK_NORMAL, RAMP, OP_WRITE},
+    {"shmem_edge", "q4_f32_32", 130, 4096, 2056, 1e-4, 1e-3, CHECK_NORMAL, RAMP, OP_WRITE},
     /* The default model's shapes. */
     {"smollm2 qkv", "q4_min_32", 1, 576, 960, 0, 0, CHECK_QUICK, RANDOM, OP_WRITE},
     {"smollm2 out", "q4_min_32", 1, 576, 576, 0, 0, CHECK_QUICK, RANDOM, OP_ACCUMULATE},
@@ -104,8 +105,9 @@ static matmul_case get(uint32_t i)
     if (i < NAMED)
         return cases[i];
     const uint32_t format = (i - NAMED) / 2;
-    return (matmul_case){NULL, check_formats[format].name, i % 2 ? 5 : 1, 256, 131, 0, 0, CHECK_QUICK, RANDOM,
-                         OP_WRITE};
+    return (matmul_case){
+        NULL,    check_formats[format].name, i % 2 ? 5 : 1, 256, 131, 0, 0, CHECK_QUICK, RANDOM,
+        OP_WRITE};
 }
 
 static void describe(uint32_t i, check_case *out)
@@ -143,12 +145,14 @@ static check_weight make_weight(check_context *c, const matmul_case *m)
         data[i] = m->kind == BIG ? 0x5cb05cb0u : 0x3c003800u + (uint32_t)(i % 7);
     if (data != NULL && m->kind == NAN_W)
         data[words * 3 + 1] = format.layout == LAYOUT_F16 ? 0x7e013800u : 0x7fc00001u;
-    return data != NULL ? check_upload_weight(c, format, m->n, m->k, data, NULL) : (check_weight){0};
+    return data != NULL ? check_upload_weight(c, format, m->n, m->k, data, NULL)
+                        : (check_weight){0};
 }
 
-/* The reference of a large case is taken of some rows only: both ends, where tiles are cut, and every sixteenth. */
-static void compare(check_context *c, const matmul_case *m, const float *x, const float *w, const float *start,
-                    const float *y)
+/* The reference of a large case is taken of some rows only: both ends, where tiles are cut, and
+ * every sixteenth. */
+static void compare(check_context *c, const matmul_case *m, const float *x, const float *w,
+                    const float *start, const float *y)
 {
     double *want = check_alloc(c, m->n, sizeof *want);
     const double limit = m->kind == BIG ? LIMIT_BIG : LIMIT;
@@ -168,7 +172,8 @@ static void compare(check_context *c, const matmul_case *m, const float *x, cons
         if (r >= 5 && r + 5 < m->rows && r % 16 != 0)
             continue;
         const uint64_t at = (uint64_t)r * m->n;
-        ref_matmul(x + (uint64_t)r * m->k, w, m->mode == OP_ACCUMULATE ? start + at : NULL, 0, 1, m->n, m->k, want);
+        ref_matmul(x + (uint64_t)r * m->k, w, m->mode == OP_ACCUMULATE ? start + at : NULL, 0, 1,
+                   m->n, m->k, want);
         if (m->absolute > 0)
             check_bounds(c, y + at, want, m->n, m->absolute, m->relative);
         else

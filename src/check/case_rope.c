@@ -1,5 +1,6 @@
 /*
- * case_rope.c - rotary positions to 131071 against the double angle, and where k and v land in the cache.
+ * case_rope.c - rotary positions to 131071 against the double angle, and where k and v land in the
+ * cache.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 typedef struct rope_case {
     const char *name;
     uint32_t q_heads, kv_heads, head_dim, rotary_dim;
-    uint32_t positions[8];  /* one row each, of two sequences in turn */
+    uint32_t positions[8]; /* one row each, of two sequences in turn */
     uint32_t rows;
     double base;
     bool nan;
@@ -18,8 +19,24 @@ typedef struct rope_case {
 
 static const rope_case cases[] = {
     {"smollm2", 9, 3, 64, 64, {0, 0, 1, 2, 255, 256, 257, 1000}, 8, 1e5, false},
-    {"llama 1b, far positions", 8, 2, 64, 64, {0, 1, 4095, 8191, 65535, 100003, 131070, 131071}, 8, 5e5, false},
-    {"base 10, far positions", 2, 1, 128, 128, {131071, 131070, 99999, 77777, 65537, 50021, 31337, 3}, 8, 10, false},
+    {"llama 1b, far positions",
+     8,
+     2,
+     64,
+     64,
+     {0, 1, 4095, 8191, 65535, 100003, 131070, 131071},
+     8,
+     5e5,
+     false},
+    {"base 10, far positions",
+     2,
+     1,
+     128,
+     128,
+     {131071, 131070, 99999, 77777, 65537, 50021, 31337, 3},
+     8,
+     10,
+     false},
     {"heads of 4", 8, 4, 4, 4, {0, 1, 2, 3, 4, 5, 511, 512}, 8, 1e4, false},
     {"half of a head turns", 4, 2, 96, 48, {0, 7, 300, 9000}, 4, 1e4, false},
     {"nothing turns", 4, 4, 16, 0, {5, 6, 7, 8}, 4, 1e4, false},
@@ -45,7 +62,8 @@ typedef struct rope_run {
 static void record(gpu_recorder *rec, void *user)
 {
     const rope_run *r = user;
-    op_rope_store(rec, r->qkv, r->turns, r->row_info, r->table, r->q_out, r->k_cache, r->v_cache, &r->shape);
+    op_rope_store(rec, r->qkv, r->turns, r->row_info, r->table, r->q_out, r->k_cache, r->v_cache,
+                  &r->shape);
 }
 
 /* Positions that no row has must be as they were. */
@@ -93,8 +111,10 @@ static void run(check_context *c, uint32_t i)
     r.k_cache = check_input(c, before, cache.values * 4);
     r.v_cache = check_input(c, before, cache.values * 4);
     double *q_want = check_alloc(c, q_values, sizeof *q_want);
-    double *k_want = untouched(c, before, cache.values), *v_want = untouched(c, before, cache.values);
-    const float *q = check_go(c, record, &r, r.q_out, 3.0 * (double)(k->rows * width), 8.0 * (double)(k->rows * width));
+    double *k_want = untouched(c, before, cache.values),
+           *v_want = untouched(c, before, cache.values);
+    const float *q = check_go(c, record, &r, r.q_out, 3.0 * (double)(k->rows * width),
+                              8.0 * (double)(k->rows * width));
     const float *k_got = check_read(c, r.k_cache), *v_got = check_read(c, r.v_cache);
     if (c->status != TEMPER_OK)
         return;

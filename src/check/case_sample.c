@@ -1,6 +1,6 @@
 /*
- * case_sample.c - the choice of a token: argmax and its edges, every filter against the sorted twin, and whether
- * thousands of draws follow the distribution.
+ * case_sample.c - the choice of a token: argmax and its edges, every filter against the sorted
+ * twin, and whether thousands of draws follow the distribution.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "ref/ref.h"
 
 enum kind {
-    DRAW,       /* `rows` draws of the same logits, each the twin's unless its two best are within rounding */
+    DRAW,       /* `rows` draws of the same logits, each the twin's unless its two best are within
+                   rounding */
     TIES,       /* as DRAW over logits of a few values only */
     CHI_SQUARE, /* 2048 draws against the probabilities */
     EDGES,      /* NaN, infinities, ties, zeros: exact */
@@ -22,7 +23,7 @@ typedef struct sample_case {
     const char *name;
     uint32_t vocab;
     enum kind kind;
-    double limit;  /* of chi square, with `vocab` - 1 or fewer degrees of freedom */
+    double limit; /* of chi square, with `vocab` - 1 or fewer degrees of freedom */
     op_sample_params params;
     check_cost cost;
 } sample_case;
@@ -117,7 +118,8 @@ static float *make_logits(check_context *c, const sample_case *s, uint32_t rows)
     return logits;
 }
 
-static const uint32_t *go(check_context *c, const sample_case *s, const float *logits, uint32_t rows)
+static const uint32_t *go(check_context *c, const sample_case *s, const float *logits,
+                          uint32_t rows)
 {
     sample_run r = {.rows = rows, .vocab = s->vocab, .params = s->params};
     r.logits = check_input(c, logits, (uint64_t)rows * s->vocab * 4);
@@ -140,11 +142,13 @@ static void run_draw(check_context *c, const sample_case *s)
         const uint32_t want = ref_sample(logits, s->vocab, &twin, keep, &margin);
         const bool cold = s->params.temperature <= 1e-6f;
         if (!cold && margin < 1e-4 && ids[r] != want) {
-            check_that(c, ids[r] < s->vocab && keep[ids[r]], "row %u: token %u was filtered", r, ids[r]);
+            check_that(c, ids[r] < s->vocab && keep[ids[r]], "row %u: token %u was filtered", r,
+                       ids[r]);
             close++;
             continue;
         }
-        check_that(c, ids[r] == want, "row %u: token %u, not %u (ahead by %g)", r, ids[r], want, margin);
+        check_that(c, ids[r] == want, "row %u: token %u, not %u (ahead by %g)", r, ids[r], want,
+                   margin);
     }
     check_that(c, close <= rows / 16, "%u of %u draws differ by a hair", close, rows);
 }
@@ -197,7 +201,8 @@ static void run_chi_square(check_context *c, const sample_case *s)
     for (uint32_t v = 0; v < s->vocab; v++)
         total += keep[v] ? exp((double)logits[v] / twin.temperature) : 0;
     for (uint32_t r = 0; r < DRAWS; r++) {
-        check_that(c, ids[r] < s->vocab && keep[ids[r]], "draw %u: token %u was filtered", r, ids[r]);
+        check_that(c, ids[r] < s->vocab && keep[ids[r]], "draw %u: token %u was filtered", r,
+                   ids[r]);
         seen[ids[r] < s->vocab ? ids[r] : 0]++;
     }
     for (uint32_t v = 0; v < s->vocab; v++)

@@ -1,17 +1,19 @@
 /*
- * check.h - every op against its double twin, in cases that have names: what the tests and `temper kernels` run.
+ * check.h - every op against its double twin, in cases that have names: what the tests and `temper
+ * kernels` run.
  *
  *     gpu_device *device;
  *     check_open(&desc, false, &device, &err);
  *     for (uint32_t i = 0; i < check_case_count(); i++) {
  *         const check_case c = check_case_at(i);
- *         if (check_matches(&c, "matmul/q4*") && check_run(device, i, false, &result, &err) == TEMPER_OK)
- *             printf("%s %s %g of %g\n", c.name, result.ok ? "ok" : "WRONG", result.error, result.limit);
+ *         if (check_matches(&c, "matmul/q4*") &&
+ *             check_run(device, i, false, &result, &err) == TEMPER_OK)
+ *             printf("%s %s %g\n", c.name, result.ok ? "ok" : "WRONG", result.error);
  *     }
  *
- * A case feeds the op inputs that depend on position, compares with ref/ in double and, where it is about them, asks
- * that NaN and infinity show where they must and nowhere else. On a device opened with guard bands each case ends
- * with a look at them.
+ * A case feeds the op inputs that depend on position, compares with ref/ in double and, where it is
+ * about them, asks that NaN and infinity show where they must and nowhere else. On a device opened
+ * with guard bands each case ends with a look at them.
  */
 #ifndef TEMPER_CHECK_CHECK_H
 #define TEMPER_CHECK_CHECK_H
@@ -22,21 +24,22 @@
 #include "base/error.h"
 #include "gpu/gpu.h"
 
-/* ---- kernel rows --------------------------------------------------------------------------------------- */
+/* ---- kernel rows ----------------------------------------------------------------------------- */
 
 typedef struct check_row {
     const char *op, *row, *kernel;
-    uint32_t features;          /* gpu_feature bits that it needs */
-    uint32_t invocations;       /* lanes a workgroup */
-    uint32_t workgroup_memory;  /* bytes */
-    bool runs;                  /* on the device asked about */
-    const char *why;            /* one sentence */
+    uint32_t features;         /* gpu_feature bits that it needs */
+    uint32_t invocations;      /* lanes a workgroup */
+    uint32_t workgroup_memory; /* bytes */
+    bool runs;                 /* on the device asked about */
+    const char *why;           /* one sentence */
 } check_row;
 
-/* Row i of all tables of op/rows.h, in order; false past the last. device may be NULL: `runs` is false then. */
+/* Row i of all tables of op/rows.h, in order; false past the last. device may be NULL: `runs` is
+ * false then. */
 bool check_row_at(gpu_device *device, uint32_t i, check_row *out);
 
-/* ---- cases --------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 typedef enum check_cost {
     CHECK_QUICK,  /* milliseconds: runs under every mask */
@@ -52,9 +55,10 @@ typedef struct check_case {
 
 typedef struct check_result {
     bool ok;
-    double error, limit;      /* normalised: largest difference over the root mean square, or as the case defines it */
-    double us, gbps, tflops;  /* with `time`; 0 where they mean nothing */
-    char detail[256];         /* what was wrong, "" when nothing */
+    double error, limit; /* normalised: largest difference over the root mean square, or as the case
+                            defines it */
+    double us, gbps, tflops; /* with `time`; 0 where they mean nothing */
+    char detail[256];        /* what was wrong, "" when nothing */
 } check_result;
 
 uint32_t check_case_count(void);
@@ -63,8 +67,10 @@ check_case check_case_at(uint32_t index);
 /* pattern: "op", "op/name" or either with `*` for any characters. */
 bool check_matches(const check_case *c, const char *pattern);
 
-/* Runs one case. A failed comparison is TEMPER_OK with result->ok false; an error of the device is a status. */
-temper_status check_run(gpu_device *device, uint32_t index, bool time, check_result *result, error *err);
+/* Runs one case. A failed comparison is TEMPER_OK with result->ok false; an error of the device is
+ * a status. */
+temper_status check_run(gpu_device *device, uint32_t index, bool time, check_result *result,
+                        error *err);
 
 /* Opens a device as temper_device_open does, with guard bands around every buffer if `guard`. */
 temper_status check_open(const temper_device_desc *desc, bool guard, gpu_device **out, error *err);

@@ -17,7 +17,7 @@
 
 #define UNWRITTEN 0x7fdead00u /* a NaN that no op makes */
 
-/* ---- memory and inputs --------------------------------------------------------------------------------- */
+/* ---- memory and inputs ----------------------------------------------------------------------- */
 
 void *check_alloc(check_context *c, uint64_t count, uint64_t size)
 {
@@ -42,7 +42,8 @@ float *check_ramp(check_context *c, uint64_t count)
 
 uint32_t check_random_word(uint32_t seed, uint64_t index)
 {
-    const uint32_t counter[4] = {(uint32_t)(index / 4), (uint32_t)(index >> 34), 0, 0}, key[2] = {seed, 0x6368656b};
+    const uint32_t counter[4] = {(uint32_t)(index / 4), (uint32_t)(index >> 34), 0, 0},
+                   key[2] = {seed, 0x6368656b};
     uint32_t out[4];
     philox4x32(counter, key, out);
     return out[index % 4];
@@ -95,20 +96,13 @@ gpu_view check_output(check_context *c, uint64_t size)
 }
 
 const check_format check_formats[] = {
-    {"f32", {LAYOUT_F32, SCALE_NONE, 0}},
-    {"f16", {LAYOUT_F16, SCALE_NONE, 0}},
-    {"bf16", {LAYOUT_BF16, SCALE_NONE, 0}},
-    {"q8_f16_32", {LAYOUT_Q8, SCALE_F16, 32}},
-    {"q4_f16_32", {LAYOUT_Q4, SCALE_F16, 32}},
-    {"q4_f16_64", {LAYOUT_Q4, SCALE_F16, 64}},
-    {"q4_f16_128", {LAYOUT_Q4, SCALE_F16, 128}},
-    {"q4_min_32", {LAYOUT_Q4, SCALE_F16_MIN, 32}},
-    {"q4_min_64", {LAYOUT_Q4, SCALE_F16_MIN, 64}},
-    {"q4_min_128", {LAYOUT_Q4, SCALE_F16_MIN, 128}},
-    {"q4_f32_8", {LAYOUT_Q4, SCALE_F32, 8}},
-    {"q4_f32_32", {LAYOUT_Q4, SCALE_F32, 32}},
-    {"q4_f32_64", {LAYOUT_Q4, SCALE_F32, 64}},
-    {"q4_f32_128", {LAYOUT_Q4, SCALE_F32, 128}},
+    {"f32", {LAYOUT_F32, SCALE_NONE, 0}},          {"f16", {LAYOUT_F16, SCALE_NONE, 0}},
+    {"bf16", {LAYOUT_BF16, SCALE_NONE, 0}},        {"q8_f16_32", {LAYOUT_Q8, SCALE_F16, 32}},
+    {"q4_f16_32", {LAYOUT_Q4, SCALE_F16, 32}},     {"q4_f16_64", {LAYOUT_Q4, SCALE_F16, 64}},
+    {"q4_f16_128", {LAYOUT_Q4, SCALE_F16, 128}},   {"q4_min_32", {LAYOUT_Q4, SCALE_F16_MIN, 32}},
+    {"q4_min_64", {LAYOUT_Q4, SCALE_F16_MIN, 64}}, {"q4_min_128", {LAYOUT_Q4, SCALE_F16_MIN, 128}},
+    {"q4_f32_8", {LAYOUT_Q4, SCALE_F32, 8}},       {"q4_f32_32", {LAYOUT_Q4, SCALE_F32, 32}},
+    {"q4_f32_64", {LAYOUT_Q4, SCALE_F32, 64}},     {"q4_f32_128", {LAYOUT_Q4, SCALE_F32, 128}},
 };
 const uint32_t check_format_count = sizeof check_formats / sizeof *check_formats;
 
@@ -128,9 +122,11 @@ check_weight check_upload_weight(check_context *c, weight_format format, uint64_
     made.values = check_alloc(c, n * k, sizeof *made.values);
     if (c->status != TEMPER_OK)
         return made;
-    const uint64_t words = weight_row_words(format, k), scale_words = weight_scale_row_words(format, k);
+    const uint64_t words = weight_row_words(format, k),
+                   scale_words = weight_scale_row_words(format, k);
     for (uint64_t row = 0; row < n; row++)
-        weight_dequantize_row(format, k, data + row * words, scale_words ? scales + row * scale_words : NULL,
+        weight_dequantize_row(format, k, data + row * words,
+                              scale_words ? scales + row * scale_words : NULL,
                               made.values + row * k);
     assert(c->weight_count < CHECK_WEIGHTS);
     c->status = op_weight_create(c->device, format, n, k, "weight", &made.weight, c->err);
@@ -141,7 +137,8 @@ check_weight check_upload_weight(check_context *c, weight_format format, uint64_
     return made;
 }
 
-static uint32_t random_data_word(weight_format format, uint64_t k, uint64_t row, uint64_t word, uint32_t seed)
+static uint32_t random_data_word(weight_format format, uint64_t k, uint64_t row, uint64_t word,
+                                 uint32_t seed)
 {
     const uint64_t at = row * weight_row_words(format, k) + word;
     if (format.layout == LAYOUT_F32) {
@@ -151,7 +148,8 @@ static uint32_t random_data_word(weight_format format, uint64_t k, uint64_t row,
         return bits;
     }
     if (format.layout == LAYOUT_F16 || format.layout == LAYOUT_BF16) {
-        const float low = check_random_float(seed, 2 * at), high = check_random_float(seed, 2 * at + 1);
+        const float low = check_random_float(seed, 2 * at),
+                    high = check_random_float(seed, 2 * at + 1);
         const bool half = format.layout == LAYOUT_F16;
         const uint32_t bits = half ? f32_to_f16(low) : f32_to_bf16(low);
         const uint32_t next = half ? f32_to_f16(high) : f32_to_bf16(high);
@@ -170,12 +168,15 @@ static uint32_t random_scale_word(weight_format format, uint64_t at, uint32_t se
         memcpy(&bits, &first, sizeof bits);
         return bits;
     }
-    return f32_to_f16(first) | (uint32_t)f32_to_f16(format.scale == SCALE_F16_MIN ? -8 * second : second) << 16;
+    return f32_to_f16(first) |
+           (uint32_t)f32_to_f16(format.scale == SCALE_F16_MIN ? -8 * second : second) << 16;
 }
 
-check_weight check_make_weight(check_context *c, weight_format format, uint64_t n, uint64_t k, uint32_t seed)
+check_weight check_make_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
+                               uint32_t seed)
 {
-    const uint64_t words = weight_row_words(format, k), scales = weight_scale_row_words(format, k) * n;
+    const uint64_t words = weight_row_words(format, k),
+                   scales = weight_scale_row_words(format, k) * n;
     uint32_t *data = check_alloc(c, words * n, 4), *scale = check_alloc(c, scales, 4);
     if (c->status != TEMPER_OK)
         return (check_weight){0};
@@ -187,9 +188,10 @@ check_weight check_make_weight(check_context *c, weight_format format, uint64_t 
     return check_upload_weight(c, format, n, k, data, scale);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
-static void submit(check_context *c, check_record record, void *user, uint32_t times, gpu_view out, void *host)
+static void submit(check_context *c, check_record record, void *user, uint32_t times, gpu_view out,
+                   void *host)
 {
     if (c->status != TEMPER_OK)
         return;
@@ -237,7 +239,8 @@ static void time_it(check_context *c, check_record record, void *user, double fl
     c->result->tflops = flops / seconds * 1e-12;
 }
 
-void *check_go(check_context *c, check_record record, void *user, gpu_view out, double flops, double bytes)
+void *check_go(check_context *c, check_record record, void *user, gpu_view out, double flops,
+               double bytes)
 {
     void *host = check_alloc(c, 1, out.size);
     submit(c, record, user, 1, out, host);
@@ -259,7 +262,8 @@ void *check_read(check_context *c, gpu_view view)
     return c->status == TEMPER_OK ? host : NULL;
 }
 
-void check_refused(check_context *c, check_record record, void *user, temper_status status, const char *word)
+void check_refused(check_context *c, check_record record, void *user, temper_status status,
+                   const char *word)
 {
     if (c->status != TEMPER_OK)
         return;
@@ -268,11 +272,12 @@ void check_refused(check_context *c, check_record record, void *user, temper_sta
     record(rec, user);
     gpu_ticket ticket = {0};
     const temper_status got = gpu_submit(rec, &ticket, &refusal);
-    check_that(c, got == status && strstr(refusal.text, word) != NULL, "refused as %d \"%s\", not as %d with \"%s\"",
-               (int)got, refusal.text, (int)status, word);
+    check_that(c, got == status && strstr(refusal.text, word) != NULL,
+               "refused as %d \"%s\", not as %d with \"%s\"", (int)got, refusal.text, (int)status,
+               word);
 }
 
-/* ---- comparing ----------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 void check_that(check_context *c, bool right, const char *format, ...)
 {
@@ -291,10 +296,12 @@ static void note(check_context *c, double worst, double limit, uint64_t at, doub
         c->result->error = worst;
         c->result->limit = limit;
     }
-    check_that(c, worst <= limit, "element %llu is %.9g, not %.9g", (unsigned long long)at, got, want);
+    check_that(c, worst <= limit, "element %llu is %.9g, not %.9g", (unsigned long long)at, got,
+               want);
 }
 
-/* Is one of the two not finite? Then *wrong says whether they differ; what the op never wrote is always wrong. */
+/* Is one of the two not finite? Then *wrong says whether they differ; what the op never wrote is
+ * always wrong. */
 static bool special(float got, double want, bool *wrong)
 {
     uint32_t bits;
@@ -303,7 +310,8 @@ static bool special(float got, double want, bool *wrong)
     return !isfinite(got) || !isfinite(want);
 }
 
-void check_close(check_context *c, const float *got, const double *want, uint64_t count, double limit)
+void check_close(check_context *c, const float *got, const double *want, uint64_t count,
+                 double limit)
 {
     if (c->status != TEMPER_OK)
         return;
@@ -312,7 +320,8 @@ void check_close(check_context *c, const float *got, const double *want, uint64_
     for (uint64_t i = 0; i < count; i++) {
         bool wrong;
         if (special(got[i], want[i], &wrong)) {
-            check_that(c, !wrong, "element %llu is %.9g, not %.9g", (unsigned long long)i, (double)got[i], want[i]);
+            check_that(c, !wrong, "element %llu is %.9g, not %.9g", (unsigned long long)i,
+                       (double)got[i], want[i]);
             continue;
         }
         squares += want[i] * want[i];
@@ -324,13 +333,14 @@ void check_close(check_context *c, const float *got, const double *want, uint64_
     }
     const double size = finite > 0 ? sqrt(squares / (double)finite) : 0;
     if (worst > 0)
-        note(c, size > 0 ? worst / size : INFINITY, limit, worst_at, (double)got[worst_at], want[worst_at]);
+        note(c, size > 0 ? worst / size : INFINITY, limit, worst_at, (double)got[worst_at],
+             want[worst_at]);
     else
         note(c, 0, limit, 0, 0, 0);
 }
 
-void check_bounds(check_context *c, const float *got, const double *want, uint64_t count, double absolute,
-                  double relative)
+void check_bounds(check_context *c, const float *got, const double *want, uint64_t count,
+                  double absolute, double relative)
 {
     if (c->status != TEMPER_OK)
         return;
@@ -339,11 +349,13 @@ void check_bounds(check_context *c, const float *got, const double *want, uint64
     for (uint64_t i = 0; i < count; i++) {
         bool wrong;
         if (special(got[i], want[i], &wrong)) {
-            check_that(c, !wrong, "element %llu is %.9g, not %.9g", (unsigned long long)i, (double)got[i], want[i]);
+            check_that(c, !wrong, "element %llu is %.9g, not %.9g", (unsigned long long)i,
+                       (double)got[i], want[i]);
             continue;
         }
         const double off = fabs((double)got[i] - want[i]);
-        const double share = fmin(off / absolute, want[i] != 0 ? off / (relative * fabs(want[i])) : INFINITY);
+        const double share =
+            fmin(off / absolute, want[i] != 0 ? off / (relative * fabs(want[i])) : INFINITY);
         if (share > worst) {
             worst = share;
             worst_at = i;
@@ -363,7 +375,8 @@ void check_same(check_context *c, const uint32_t *got, const uint32_t *want, uin
         return;
     uint64_t different = 0, first = 0;
     for (uint64_t i = 0; i < count; i++)
-        if (got[i] != want[i] && !(is_nan_word(got[i]) && got[i] != UNWRITTEN && is_nan_word(want[i]))) {
+        if (got[i] != want[i] &&
+            !(is_nan_word(got[i]) && got[i] != UNWRITTEN && is_nan_word(want[i]))) {
             first = different++ == 0 ? i : first;
         }
     c->result->error = fmax((double)different, c->result->error);

@@ -1,8 +1,8 @@
 /*
  * context.h - what the case files of this room share: inputs, buffers, running, comparing.
  *
- * A case runs straight through without looking at errors: after the first failure every helper does nothing, and
- * check_run reports it. Buffers and blocks belong to the context and go with it.
+ * A case runs straight through without looking at errors: after the first failure every helper does
+ * nothing, and check_run reports it. Buffers and blocks belong to the context and go with it.
  */
 #ifndef TEMPER_CHECK_CONTEXT_H
 #define TEMPER_CHECK_CONTEXT_H
@@ -34,10 +34,10 @@ typedef struct check_group {
     void (*run)(check_context *c, uint32_t i);
 } check_group;
 
-extern const check_group check_matmul, check_lookup, check_rmsnorm, check_silu_gate, check_add, check_rope_store,
-    check_attention, check_sample, check_nll;
+extern const check_group check_matmul, check_lookup, check_rmsnorm, check_silu_gate, check_add,
+    check_rope_store, check_attention, check_sample, check_penalize, check_nll;
 
-/* ---- memory and inputs --------------------------------------------------------------------------------- */
+/* ---- memory and inputs ----------------------------------------------------------------------- */
 
 /* Zeroed host memory; NULL only after a failure. */
 void *check_alloc(check_context *c, uint64_t count, uint64_t size);
@@ -58,7 +58,7 @@ gpu_view check_output(check_context *c, uint64_t size);
 
 typedef struct check_weight {
     op_weight *weight;
-    float *values;  /* dequantised by base, [n, k] */
+    float *values; /* dequantised by base, [n, k] */
 } check_weight;
 
 /* The name of a format and the formats that have cases. */
@@ -72,35 +72,40 @@ extern const uint32_t check_format_count;
 const weight_format *check_format_named(const char *name);
 
 /* A weight of random values around +-1 (plain layouts) or +-0.16 (quantised ones). */
-check_weight check_make_weight(check_context *c, weight_format format, uint64_t n, uint64_t k, uint32_t seed);
+check_weight check_make_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
+                               uint32_t seed);
 
 /* The same from given planes. */
 check_weight check_upload_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
                                  const uint32_t *data, const uint32_t *scales);
 
-/* ---- running ------------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 typedef void (*check_record)(gpu_recorder *rec, void *user);
 
-/* Records, submits, waits, and copies `out` to a new host block; with c->time also times it: flops and bytes are what
- * one recording computes and must move. NULL after a failure. */
-void *check_go(check_context *c, check_record record, void *user, gpu_view out, double flops, double bytes);
+/* Records, submits, waits, and copies `out` to a new host block; with c->time also times it: flops
+ * and bytes are what one recording computes and must move. NULL after a failure. */
+void *check_go(check_context *c, check_record record, void *user, gpu_view out, double flops,
+               double bytes);
 
 /* Reads a view back. */
 void *check_read(check_context *c, gpu_view view);
 
 /* The recording must be refused with this status and a text that holds `word`. */
-void check_refused(check_context *c, check_record record, void *user, temper_status status, const char *word);
+void check_refused(check_context *c, check_record record, void *user, temper_status status,
+                   const char *word);
 
-/* ---- comparing ----------------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Largest |got - want| over the root mean square of want; NaN and infinities must meet their equals. */
-void check_close(check_context *c, const float *got, const double *want, uint64_t count, double limit);
+/* Largest |got - want| over the root mean square of want; NaN and infinities must meet their
+ * equals. */
+void check_close(check_context *c, const float *got, const double *want, uint64_t count,
+                 double limit);
 
-/* An element fails when it is off by more than `absolute` and by more than `relative` of want; the error is the
- * worst element's share of its bound, the limit 1. */
-void check_bounds(check_context *c, const float *got, const double *want, uint64_t count, double absolute,
-                  double relative);
+/* An element fails when it is off by more than `absolute` and by more than `relative` of want; the
+ * error is the worst element's share of its bound, the limit 1. */
+void check_bounds(check_context *c, const float *got, const double *want, uint64_t count,
+                  double absolute, double relative);
 
 /* Bit for bit, every NaN being one. */
 void check_same(check_context *c, const uint32_t *got, const uint32_t *want, uint64_t count);

@@ -12,8 +12,8 @@
 #include "op/rows.h"
 
 static const check_group *const groups[] = {
-    &check_lookup, &check_rmsnorm, &check_matmul, &check_rope_store, &check_attention,
-    &check_silu_gate, &check_add, &check_sample, &check_nll,
+    &check_lookup,    &check_rmsnorm, &check_matmul, &check_rope_store, &check_attention,
+    &check_silu_gate, &check_add,     &check_sample, &check_penalize,   &check_nll,
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 
@@ -80,7 +80,8 @@ static void close_context(check_context *c)
         mem_free(c->blocks[i]);
 }
 
-temper_status check_run(gpu_device *device, uint32_t index, bool time, check_result *result, error *err)
+temper_status check_run(gpu_device *device, uint32_t index, bool time, check_result *result,
+                        error *err)
 {
     uint32_t within = 0;
     const check_group *group = find(index, &within);
@@ -89,8 +90,10 @@ temper_status check_run(gpu_device *device, uint32_t index, bool time, check_res
     check_context c = {.device = device, .time = time, .result = result, .err = err};
     group->run(&c, within);
     error guards = {0};
-    const temper_status guarded = c.status == TEMPER_OK ? gpu_check_guards(device, &guards) : TEMPER_OK;
-    if (guarded != TEMPER_OK && guarded != TEMPER_BAD_ARGUMENT) /* the latter: opened without guards */
+    const temper_status guarded =
+        c.status == TEMPER_OK ? gpu_check_guards(device, &guards) : TEMPER_OK;
+    if (guarded != TEMPER_OK &&
+        guarded != TEMPER_BAD_ARGUMENT) /* the latter: opened without guards */
         check_that(&c, false, "%s", guards.text);
     close_context(&c);
     if (c.status != TEMPER_OK)
@@ -121,18 +124,20 @@ bool check_row_at(gpu_device *device, uint32_t i, check_row *out)
     return false;
 }
 
-/* ---- a device ------------------------------------------------------------------------------------------ */
+/* ---- a device -------------------------------------------------------------------------------- */
 
 enum { LIMITS = 32, LIMIT_NAME = 64 };
 
-static temper_status parse_limit(const char *text, char name[LIMIT_NAME], gpu_limit_override *out, error *err)
+static temper_status parse_limit(const char *text, char name[LIMIT_NAME], gpu_limit_override *out,
+                                 error *err)
 {
     const char *equals = strchr(text, '=');
     const size_t length = equals != NULL ? (size_t)(equals - text) : 0;
     char *end = NULL;
     errno = 0;
     const unsigned long long value = equals != NULL ? strtoull(equals + 1, &end, 10) : 0;
-    if (length == 0 || length >= LIMIT_NAME || end == equals + 1 || *end != 0 || errno != 0 || equals[1] == '-')
+    if (length == 0 || length >= LIMIT_NAME || end == equals + 1 || *end != 0 || errno != 0 ||
+        equals[1] == '-')
         return error_set(err, TEMPER_BAD_ARGUMENT, "limit \"%s\": NAME=VALUE is expected", text);
     memcpy(name, text, length);
     name[length] = 0;
@@ -145,12 +150,14 @@ temper_status check_open(const temper_device_desc *desc, bool guard, gpu_device 
     *out = NULL;
     char names[LIMITS][LIMIT_NAME];
     gpu_limit_override limits[LIMITS];
-    gpu_device_desc gpu = {.adapter = desc->adapter, .limits = limits, .robust = desc->robust, .guard = guard};
+    gpu_device_desc gpu = {
+        .adapter = desc->adapter, .limits = limits, .robust = desc->robust, .guard = guard};
     temper_status status = TEMPER_OK;
     if (desc->without != NULL)
         status = gpu_features_parse(desc->without, &gpu.without_features, err);
     if (status == TEMPER_OK && desc->limit_count > LIMITS)
-        status = error_set(err, TEMPER_BAD_ARGUMENT, "%u limits; at most %d", desc->limit_count, (int)LIMITS);
+        status = error_set(err, TEMPER_BAD_ARGUMENT, "%u limits; at most %d", desc->limit_count,
+                           (int)LIMITS);
     for (uint32_t i = 0; status == TEMPER_OK && i < desc->limit_count; i++) {
         status = parse_limit(desc->limits[i], names[i], &limits[i], err);
         gpu.limit_count = i + 1;

@@ -250,8 +250,8 @@ static void on_adapter(WGPURequestAdapterStatus status, WGPUAdapter adapter, WGP
     answer->arrived = true;
 }
 
-static WGPUAdapter request(WGPUInstance instance, WGPUBackendType backend, WGPUPowerPreference power,
-                           bool fallback)
+static WGPUAdapter request(WGPUInstance instance, WGPUBackendType backend,
+                           WGPUPowerPreference power, bool fallback)
 {
     static const char *const enabled[] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia"};
     dawn_toggles toggles = {.chain = {NULL, DAWN_STYPE_TOGGLES},
@@ -415,14 +415,14 @@ static temper_status no_device(const gpu_adapter_list *list, error *err)
     list_text(list, found, sizeof found);
     if (set != NULL)
         return error_set(err, TEMPER_NO_DEVICE,
-                         "no adapter can be used; found: %s.\n%s is set to \"%.200s\": does that file "
-                         "exist and name a driver?",
+                         "no adapter can be used; found: %s.\n%s is set to \"%.200s\": does that "
+                         "file exist and name a driver?",
                          list->count > 0 ? found : "none",
                          files != NULL ? "VK_DRIVER_FILES" : "VK_ICD_FILENAMES", set);
     return error_set(err, TEMPER_NO_DEVICE,
-                     "no adapter can be used; found: %s.\nA graphics driver is missing or too old: on "
-                     "Linux install the card's Vulkan driver,\nor mesa-vulkan-drivers 25 or newer, "
-                     "which also computes without a GPU.",
+                     "no adapter can be used; found: %s.\nA graphics driver is missing or too old: "
+                     "on Linux install the card's Vulkan driver,\nor mesa-vulkan-drivers 25 or "
+                     "newer, which also computes without a GPU.",
                      list->count > 0 ? found : "none");
 }
 

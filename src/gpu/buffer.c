@@ -66,7 +66,8 @@ static temper_status create_handle(gpu_device *device, uint64_t bytes, WGPUBuffe
 
     if (device->fail_allocation > 0 && --device->fail_allocation == 0)
         return error_set(err, TEMPER_DEVICE_MEMORY,
-                         "buffer \"%s\" of %" PRIu64 " bytes: a failure was asked for", label, bytes);
+                         "buffer \"%s\" of %" PRIu64 " bytes: a failure was asked for", label,
+                         bytes);
 
     wgpuDevicePushErrorScope(device->handle, WGPUErrorFilter_Validation);
     wgpuDevicePushErrorScope(device->handle, WGPUErrorFilter_OutOfMemory);
@@ -81,8 +82,8 @@ static temper_status create_handle(gpu_device *device, uint64_t bytes, WGPUBuffe
                            "(%" PRIu64 " bytes are in use here): %s",
                            label, bytes, device->counters.live_total, memory.message);
     else if (status == TEMPER_OK && (validation.type != WGPUErrorType_NoError || handle == NULL))
-        status = error_set(err, TEMPER_DEVICE_ERROR, "buffer \"%s\" of %" PRIu64 " bytes: %s", label,
-                           bytes, validation.message);
+        status = error_set(err, TEMPER_DEVICE_ERROR, "buffer \"%s\" of %" PRIu64 " bytes: %s",
+                           label, bytes, validation.message);
     if (status != TEMPER_OK && handle != NULL) {
         wgpuBufferRelease(handle);
         handle = NULL;

@@ -392,8 +392,8 @@ static void report_left_buffers(const gpu_device *device)
             count++;
         }
     if (count > 0)
-        log_message(LOG_WARNING, "the device closes with %u buffers alive, \"%s\" among them", count,
-                    first->label);
+        log_message(LOG_WARNING, "the device closes with %u buffers alive, \"%s\" among them",
+                    count, first->label);
 }
 
 static void close_device(gpu_device *device)
@@ -481,6 +481,7 @@ void gpu_fail_allocation(gpu_device *device, uint64_t nth)
 
 void gpu_lose(gpu_device *device)
 {
-    wgpuDeviceForceLoss(device->handle, WGPUDeviceLostReason_Unknown, gpu_text("gpu_lose was called"));
+    wgpuDeviceForceLoss(device->handle, WGPUDeviceLostReason_Unknown,
+                        gpu_text("gpu_lose was called"));
     wgpuInstanceProcessEvents(device->instance);
 }

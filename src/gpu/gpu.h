@@ -118,7 +118,8 @@ typedef struct gpu_limit_override {
 typedef struct gpu_device_desc {
     const char *adapter;     /* NULL: the best usable one; a number of gpu_adapters; or part of a
                               * name or driver, in any case */
-    uint32_t without_features;        /* gpu_feature bits that the device must not have */
+    uint32_t without_features;        /* gpu_feature bits that the device must not have; without
+                                       * subgroups there are no subgroup matrices either */
     const gpu_limit_override *limits; /* worsened limits; beyond WebGPU's defaults temper enforces
                                        * them itself */
     uint32_t limit_count;

@@ -251,7 +251,7 @@ struct gpu_device {
     bool robust;
     bool guard;
     uint64_t bound_max;       /* the largest binding that the library takes */
-    bool measure;             /* a workgroup limit is worse than WebGPU's default: ours to enforce */
+    bool measure;             /* a workgroup limit is worse than WebGPU's: ours to enforce */
     bool closing;
     bool profiling;
 

@@ -51,8 +51,8 @@ temper_status gpu_features_parse(const char *list, uint32_t *features, error *er
         at += length;
         /* A comma announces another name, so that a trailing one is an empty name and refused. */
         if (*at == ',' && *++at == '\0')
-            return error_set(err, TEMPER_BAD_ARGUMENT, "the list of features \"%.100s\" ends with a "
-                             "comma", list);
+            return error_set(err, TEMPER_BAD_ARGUMENT,
+                             "the list of features \"%.100s\" ends with a comma", list);
     }
     *features = found;
     return TEMPER_OK;

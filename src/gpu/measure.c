@@ -415,8 +415,8 @@ temper_status wgsl_measure(const gpu_kernel *kernel, const char *source, const u
     }
     if (r.failed || out->size[0] == 0 || out->size[1] == 0 || out->size[2] == 0)
         return error_set(err, TEMPER_UNSUPPORTED,
-                         "kernel %s: cannot work out its workgroup under lowered limits, at \"%.*s\"",
-                         kernel->name, r.failed ? (int)r.culprit.length : 14,
+                         "kernel %s: cannot work out its workgroup under lowered limits, at "
+                         "\"%.*s\"", kernel->name, r.failed ? (int)r.culprit.length : 14,
                          r.failed ? r.culprit.text : "workgroup_size");
     return TEMPER_OK;
 }

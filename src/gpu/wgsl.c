@@ -100,8 +100,7 @@ static const char *substitute(const gpu_kernel *kernel, const uint32_t *values, 
     return NULL;
 }
 
-/* The one place where the parameters are declared: a line of its own, not a mention in a comment.
- * */
+/* Where the parameters are declared: on a line of their own, not in a comment that mentions it. */
 static const char *find_params(const char *source)
 {
     for (const char *at = source; (at = strstr(at, params_uniform)) != NULL; at++) {
@@ -164,8 +163,7 @@ static bool read_number(const char **at, uint32_t *out)
     return true;
 }
 
-/* Reads "var<storage, read_write> NAME" after the attributes and holds it against the descriptor.
- * */
+/* Reads "<storage, read_write> NAME" behind "var" and holds it against the descriptor. */
 static temper_status check_binding(const gpu_kernel *kernel, const char **at, uint32_t number,
                                    error *err)
 {

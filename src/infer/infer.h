@@ -14,7 +14,7 @@
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
-enum { INFER_DEFAULT_ROWS = 128, INFER_MAX_ROWS = 4096 };
+enum { INFER_DEFAULT_ROWS = 128, INFER_MAX_ROWS = 4096, INFER_DEFAULT_WINDOW = 64 };
 
 struct temper_device {
     gpu_device *gpu;
@@ -45,5 +45,8 @@ temper_status infer_check_sampling(const temper_sampling *sampling, error *err);
 
 /* What the GPU is given: fields out of use replaced by the values that switch them off. */
 op_sample_params infer_sample_params(const temper_sampling *sampling, uint32_t position);
+
+/* The penalties on the choice of the token at `position`; count 0 when none is asked for. */
+op_penalties infer_penalties(const temper_sampling *sampling, uint32_t position);
 
 #endif

@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "base/checked.h"
 #include "infer/infer.h"
 
 static temper_status check_unit(const char *name, float value, error *err)
@@ -17,7 +18,39 @@ temper_status infer_check_sampling(const temper_sampling *sampling, error *err)
                          "temperature is %g; it must be a finite number, 0 or above",
                          (double)sampling->temperature);
     const temper_status status = check_unit("top_p", sampling->top_p, err);
-    return status == TEMPER_OK ? check_unit("min_p", sampling->min_p, err) : status;
+    if (status != TEMPER_OK)
+        return status;
+    if (!isfinite(sampling->repeat_penalty) || sampling->repeat_penalty < 0.0f)
+        return error_set(err, TEMPER_BAD_ARGUMENT,
+                         "repeat_penalty is %g; it must be a finite number above 0",
+                         (double)sampling->repeat_penalty);
+    if (!isfinite(sampling->presence_penalty))
+        return error_set(err, TEMPER_BAD_ARGUMENT, "presence_penalty is %g; it must be finite",
+                         (double)sampling->presence_penalty);
+    if (!isfinite(sampling->frequency_penalty))
+        return error_set(err, TEMPER_BAD_ARGUMENT, "frequency_penalty is %g; it must be finite",
+                         (double)sampling->frequency_penalty);
+    return check_unit("min_p", sampling->min_p, err);
+}
+
+op_penalties infer_penalties(const temper_sampling *sampling, uint32_t position)
+{
+    const float repeat = sampling->repeat_penalty > 0.0f ? sampling->repeat_penalty : 1.0f;
+    const bool off = fabsf(repeat - 1.0f) <= 0.0f && fabsf(sampling->presence_penalty) <= 0.0f &&
+                     fabsf(sampling->frequency_penalty) <= 0.0f;
+    uint64_t window = position;
+    if (sampling->penalty_window == 0)
+        window = INFER_DEFAULT_WINDOW;
+    else if (sampling->penalty_window > 0)
+        window = (uint64_t)sampling->penalty_window;
+    const uint32_t count = off ? 0 : (uint32_t)min_u64(window, position);
+    return (op_penalties){
+        .first = position - count,
+        .count = count,
+        .repeat = repeat,
+        .presence = sampling->presence_penalty,
+        .frequency = sampling->frequency_penalty,
+    };
 }
 
 op_sample_params infer_sample_params(const temper_sampling *sampling, uint32_t position)

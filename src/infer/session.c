@@ -18,6 +18,7 @@ struct temper_session {
     uint32_t context;
     gpu_buffer
         *ids; /* u32 [max_rows]: the rows of a step; the sampler writes the next id to the first */
+    gpu_buffer *history;    /* u32 [context + 1]: the text so far, for penalties */
     gpu_buffer *row_info;   /* op_row_info [max_rows] */
     gpu_buffer *targets;    /* u32 [groups][64]: what temper_session_score scores */
     gpu_buffer *scores;     /* f32 [groups][64] */
@@ -54,6 +55,7 @@ static temper_status open_buffers(temper_session *s, error *err)
         const char *label;
     } rows[] = {
         {&s->ids, m->max_rows * sizeof(uint32_t), "ids"},
+        {&s->history, ((uint64_t)s->context + 1) * sizeof(uint32_t), "history"},
         {&s->row_info, m->max_rows * sizeof(op_row_info), "row positions"},
         {&s->targets, scores, "scored ids"},
         {&s->scores, scores, "scores"},
@@ -75,6 +77,8 @@ static temper_status prepare(temper_session *s, error *err)
     gpu_recorder *rec = gpu_record_prepare(m->device);
     const op_sample_params greedy = {0};
     const op_sample_params drawn = {.temperature = 1.0f, .top_k = 1, .top_p = 0.5f, .min_p = 0.1f};
+    const op_penalties penalties = {.count = 1};
+    op_penalize(rec, model_logits(m), gpu_whole(s->history), vocabulary, &penalties);
     op_sample(rec, model_logits(m), gpu_whole(s->ids), 1, vocabulary, &greedy);
     op_sample(rec, model_logits(m), gpu_whole(s->ids), 1, vocabulary, &drawn);
     op_nll(rec, model_logits(m), score_slot(s->targets, 0), score_slot(s->scores, 0), 1,
@@ -102,6 +106,7 @@ static void close_parts(temper_session *s)
 {
     kv_cache_close(s->cache);
     gpu_buffer_destroy(s->ids);
+    gpu_buffer_destroy(s->history);
     gpu_buffer_destroy(s->row_info);
     gpu_buffer_destroy(s->targets);
     gpu_buffer_destroy(s->scores);
@@ -180,14 +185,21 @@ static model_step step_of(const temper_session *s, uint32_t first, uint32_t rows
 }
 
 /* Records the choice of the id at `position` from the first logits row, and its way back to the
- * host. */
+ * host. Under penalties the id joins the history on the device, where the next choice looks. */
 static void record_choice(temper_session *s, gpu_recorder *rec, const temper_sampling *sampling,
                           uint32_t position)
 {
+    const uint32_t vocabulary = s->engine->net->config.vocabulary;
+    const gpu_view logits = model_logits(s->engine->net);
+    const gpu_view chosen = {s->ids, 0, sizeof(uint32_t)};
     const op_sample_params params = infer_sample_params(sampling, position);
-    op_sample(rec, model_logits(s->engine->net), gpu_whole(s->ids), 1,
-              s->engine->net->config.vocabulary, &params);
-    gpu_record_readback(rec, (gpu_view){s->ids, 0, sizeof(uint32_t)});
+    const op_penalties penalties = infer_penalties(sampling, position);
+    op_penalize(rec, logits, gpu_whole(s->history), vocabulary, &penalties);
+    op_sample(rec, logits, gpu_whole(s->ids), 1, vocabulary, &params);
+    if (penalties.count > 0)
+        gpu_record_copy(rec, chosen,
+                        (gpu_view){s->history, position * sizeof(uint32_t), sizeof(uint32_t)});
+    gpu_record_readback(rec, chosen);
 }
 
 /* Checks a prompt and drops from the timeline what it does not share. At least `recompute` of its
@@ -399,6 +411,9 @@ static temper_status generate(answer_run *run, error *err)
     uint32_t start = 0;
     bool stopped = false;
     temper_status status = align(s, request->prompt, 1, &start, err);
+    if (status == TEMPER_OK && infer_penalties(&request->sampling, 1).count > 0)
+        status = gpu_write(s->engine->net->device, s->history, 0, request->prompt.ids,
+                           request->prompt.count * sizeof(uint32_t), err);
     if (status == TEMPER_OK)
         status = prefill(s, request, start, &end, &run->current, &stopped, err);
     if (status != TEMPER_OK)

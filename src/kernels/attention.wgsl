@@ -1,22 +1,24 @@
-// out[r, h, :] = sum_p softmax_p(scale * q[r, h] . K[p, kv]) V[p, kv] over p = 0 .. position[r], kv = h / (Hq / Hkv),
-// by streaming softmax: running maximum m, sum l and weighted sum o; a larger m rescales l and o.
+// out[r, h, :] = sum_p softmax_p(scale * q[r, h] . K[p, kv]) V[p, kv] over p = 0 .. position[r], kv
+// = h / (Hq / Hkv), by streaming softmax: running maximum m, sum l and weighted sum o; a larger m
+// rescales l and o.
 //
-// Shapes: q f32 [rows, Hq D] read as vec4; caches f32 [block][Hkv][256][D] (K read as vec4); row_info u32 pairs
-//   (position, table_offset) [rows]; parts f32 [rows, Hq, splits, D + 2]: o, m and l of each split of the positions;
-//   attention_join makes the output of them.
-// Mapping: a workgroup of 64 lanes takes one KV head and a tile of at most QUERIES queries: tile_rows rows by
-//   tile_heads of the query heads that share the KV head, so K and V are read once for all of them. It walks the
-//   cache a block of 256 positions at a time: first a lane is four positions (scores), then, after the weights are in
-//   workgroup memory, a lane is up to WIDTH values of D (o). Tiles fold into two grid dimensions.
-// Rows of several sequences may meet in a tile: then it makes a pass a row, the others masked. Masked positions are
-//   never multiplied: what is in the cache there (NaN of another sequence too) cannot reach a query that must not
-//   see it.
-// Needs: nothing; 1280 bytes of workgroup memory a query, 15 KiB at the most of 12.
-// Why this version: three barriers for 256 positions, memory linear in the context.
+// Shapes: q f32 [rows, Hq D] read as vec4; caches f32 [block][Hkv][256][D] read as vec4; row_info
+//   u32 pairs (position, table_offset) [rows]; out f32 [rows, Hq, splits, D + 2]: o, m and l of
+//   each split of the positions; attention_join makes the output of them.
+// Mapping: a workgroup of 64 lanes takes one KV head and a tile of at most QUERIES queries:
+//   tile_rows rows by tile_heads of the query heads that share the KV head, so K and V are read
+//   once for all of them. It walks the cache a block of 256 positions at a time: first a lane is
+//   four positions (scores), then, after the weights are in workgroup memory, a lane is four values
+//   of D at every (256 / D)th position (o). Tiles fold into two grid dimensions.
+// Rows of several sequences may meet in a tile: then it makes a pass a row, the others masked.
+//   Masked positions are never multiplied: what is in the cache there (NaN of another sequence too)
+//   cannot reach a query that must not see it.
+// Needs: nothing; 1312 bytes of workgroup memory a query.
+// Why this version: three barriers for 256 positions, memory linear in the context, and four
+//   products for each number loaded, in both halves.
 // Reference: ref_attention.
 
 // option QUERIES = 4
-// option WIDTH = 1
 
 struct Params {
     rows: u32,
@@ -35,10 +37,10 @@ struct Params {
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> v_cache: array<f32>;
+@group(0) @binding(2) var<storage, read> v_cache: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> row_info: array<u32>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
-@group(0) @binding(5) var<storage, read_write> parts: array<f32>;
+@group(0) @binding(5) var<storage, read_write> out: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
 const BLOCK = 256u;
@@ -47,6 +49,7 @@ const LOWEST = -3.0e38;
 
 var<workgroup> weights: array<array<f32, 256>, {{QUERIES}}>;
 var<workgroup> lane_values: array<array<f32, 64>, {{QUERIES}}>;
+var<workgroup> eighth_highest: array<array<f32, 8>, {{QUERIES}}>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -65,12 +68,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let head_count = min(params.tile_heads, heads - first_head);
     let quads = params.head_dim / 4u;
 
-    // Query j is row j / head_count, head j % head_count of the tile; past the last it repeats the last row.
+    // Query j is row j / head_count, head j % head_count of the tile; past the last it repeats the
+    // last row.
     var q_at: array<u32, {{QUERIES}}>;
     var limit: array<u32, {{QUERIES}}>;
     var highest: array<f32, {{QUERIES}}>;
     var total: array<f32, {{QUERIES}}>;
-    var o: array<array<f32, {{WIDTH}}>, {{QUERIES}}>;
+    var o: array<vec4<f32>, {{QUERIES}}>;
     for (var j = 0u; j < {{QUERIES}}u; j++) {
         let row = first_row + min(j / head_count, row_count - 1u);
         let head = kv_head * heads + first_head + j % head_count;
@@ -78,6 +82,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         limit[j] = row_info[2u * row];
         highest[j] = LOWEST;
     }
+
+    let quad = lane % quads;        // of D, in the second half
+    let part = lane / quads;        // of the positions; a last part short of lanes stays idle
+    let parts = LANES / quads;
 
     var alike = true;
     var lowest_position = row_info[2u * first_row];
@@ -101,101 +109,112 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let slots = (block_table[table + b] * params.kv_heads + kv_head) * BLOCK;
             let count = min(BLOCK, last + 1u - b * BLOCK);
 
-            var lane_highest: array<f32, {{QUERIES}}>;
+            // Slots past `count` hold no position of this sequence yet: read, and masked.
+            let position = vec4<u32>(b * BLOCK + lane) + vec4<u32>(0u, 64u, 128u, 192u);
+            // Set to 0 by hand: the zero of the declaration does not come again on lavapipe's second
+            // turn.
+            var score: array<vec4<f32>, {{QUERIES}}>;
             for (var j = 0u; j < {{QUERIES}}u; j++) {
-                lane_highest[j] = LOWEST;
+                score[j] = vec4<f32>(0.0);
             }
-            for (var s = lane; s < count; s += LANES) {
-                // Set to 0 by hand: compilers in use do not clear a variable anew in every turn of a loop.
-                var score: array<f32, {{QUERIES}}>;
+            let k_at = (slots + lane) * quads;
+            for (var d = 0u; d < quads; d++) {
+                let k0 = k_cache[k_at + d];
+                let k1 = k_cache[k_at + d + 64u * quads];
+                let k2 = k_cache[k_at + d + 128u * quads];
+                let k3 = k_cache[k_at + d + 192u * quads];
                 for (var j = 0u; j < {{QUERIES}}u; j++) {
-                    score[j] = 0.0;
-                }
-                let k_at = (slots + s) * quads;
-                for (var d = 0u; d < quads; d++) {
-                    let k = k_cache[k_at + d];
-                    for (var j = 0u; j < {{QUERIES}}u; j++) {
-                        let v = q[q_at[j] + d];
-                        score[j] = fma(v.x, k.x, fma(v.y, k.y, fma(v.z, k.z, fma(v.w, k.w, score[j]))));
-                    }
-                }
-                for (var j = 0u; j < {{QUERIES}}u; j++) {
-                    let seen = b * BLOCK + s <= limit[j] && (alike || j / head_count == pass_row);
-                    let value = select(LOWEST, score[j] * params.scale, seen);
-                    weights[j][s] = value;
-                    lane_highest[j] = max(lane_highest[j], value);
+                    let v = q[q_at[j] + d];
+                    var s = score[j];
+                    s = fma(vec4<f32>(v.x), vec4<f32>(k0.x, k1.x, k2.x, k3.x), s);
+                    s = fma(vec4<f32>(v.y), vec4<f32>(k0.y, k1.y, k2.y, k3.y), s);
+                    s = fma(vec4<f32>(v.z), vec4<f32>(k0.z, k1.z, k2.z, k3.z), s);
+                    s = fma(vec4<f32>(v.w), vec4<f32>(k0.w, k1.w, k2.w, k3.w), s);
+                    score[j] = s;
                 }
             }
             for (var j = 0u; j < {{QUERIES}}u; j++) {
-                lane_values[j][lane] = lane_highest[j];
+                let mine = alike || j / head_count == pass_row;
+                let seen = (position <= vec4<u32>(limit[j])) & vec4<bool>(mine);
+                let s = select(vec4<f32>(LOWEST), score[j] * params.scale, seen);
+                score[j] = s;
+                lane_values[j][lane] = max(max(s.x, s.y), max(s.z, s.w));
             }
             workgroupBarrier();
-
+            for (var t = lane; t < {{QUERIES}}u * 8u; t += LANES) {
+                var m = lane_values[t / 8u][(t % 8u) * 8u];
+                for (var i = 1u; i < 8u; i++) {
+                    m = max(m, lane_values[t / 8u][(t % 8u) * 8u + i]);
+                }
+                eighth_highest[t / 8u][t % 8u] = m;
+            }
+            workgroupBarrier();
             for (var j = 0u; j < {{QUERIES}}u; j++) {
                 var m = highest[j];
-                for (var i = 0u; i < LANES; i++) {
-                    m = max(m, lane_values[j][i]);
+                for (var i = 0u; i < 8u; i++) {
+                    m = max(m, eighth_highest[j][i]);
                 }
                 let shrink = exp(highest[j] - m);
                 highest[j] = m;
-                total[j] *= shrink;
-                for (var w = 0u; w < {{WIDTH}}u; w++) {
-                    o[j][w] *= shrink;
-                }
-                let seen_by_j = alike || j / head_count == pass_row;
-                for (var s = lane; s < count; s += LANES) {
-                    let seen = b * BLOCK + s <= limit[j] && seen_by_j;
-                    let weight = select(0.0, exp(weights[j][s] - m), seen);
-                    weights[j][s] = weight;
-                    total[j] += weight;
-                }
+                let mine = alike || j / head_count == pass_row;
+                let seen = (position <= vec4<u32>(limit[j])) & vec4<bool>(mine);
+                let weight = select(vec4<f32>(0.0), exp(score[j] - vec4<f32>(m)), seen);
+                weights[j][lane] = weight.x;
+                weights[j][lane + 64u] = weight.y;
+                weights[j][lane + 128u] = weight.z;
+                weights[j][lane + 192u] = weight.w;
+                total[j] = total[j] * shrink + ((weight.x + weight.y) + (weight.z + weight.w));
+                o[j] *= shrink;
             }
             workgroupBarrier();
 
-            let open_count = clamp(open, b * BLOCK, b * BLOCK + count) - b * BLOCK;
-            for (var w = 0u; w < {{WIDTH}}u; w++) {
-                let v_at = slots * params.head_dim + min(lane + w * LANES, params.head_dim - 1u);
-                for (var s = 0u; s < open_count; s++) {
-                    let v = v_cache[v_at + s * params.head_dim];
+            if (part < parts) {
+                let open_count = clamp(open, b * BLOCK, b * BLOCK + count) - b * BLOCK;
+                var s = part;
+                for (; s < open_count; s += parts) {
+                    let v = v_cache[(slots + s) * quads + quad];
                     for (var j = 0u; j < {{QUERIES}}u; j++) {
-                        o[j][w] = fma(weights[j][s], v, o[j][w]);
+                        o[j] = fma(vec4<f32>(weights[j][s]), v, o[j]);
                     }
                 }
-                for (var s = open_count; s < count; s++) {
-                    let v = v_cache[v_at + s * params.head_dim];
+                for (; s < count; s += parts) {
+                    let v = v_cache[(slots + s) * quads + quad];
                     for (var j = 0u; j < {{QUERIES}}u; j++) {
-                        let seen = b * BLOCK + s <= limit[j] && (alike || j / head_count == pass_row);
-                        o[j][w] = select(o[j][w], fma(weights[j][s], v, o[j][w]), seen);
+                        let mine = alike || j / head_count == pass_row;
+                        let seen = b * BLOCK + s <= limit[j] && mine;
+                        o[j] = select(o[j], fma(vec4<f32>(weights[j][s]), v, o[j]), seen);
                     }
                 }
             }
-            workgroupBarrier();
         }
     }
 
+    workgroupBarrier();
     for (var j = 0u; j < {{QUERIES}}u; j++) {
+        for (var i = 0u; i < 4u; i++) {
+            weights[j][4u * lane + i] = o[j][i];
+        }
         lane_values[j][lane] = total[j];
     }
     workgroupBarrier();
-    for (var j = 0u; j < {{QUERIES}}u; j++) {
+    for (var j = 0u; j < min({{QUERIES}}u, row_count * head_count); j++) {
         var sum = 0.0;
         for (var i = 0u; i < LANES; i++) {
             sum += lane_values[j][i];
         }
         let row = first_row + j / head_count;
         let head = row * params.q_heads + kv_head * heads + first_head + j % head_count;
-        if (j < row_count * head_count) {
-            for (var w = 0u; w < {{WIDTH}}u; w++) {
-                let d = lane + w * LANES;
-                let at = (head * params.splits + split) * (params.head_dim + 2u);
-                if (d < params.head_dim) {
-                    parts[at + d] = o[j][w];
-                }
-                if (d == 0u) {
-                    parts[at + params.head_dim] = highest[j];
-                    parts[at + params.head_dim + 1u] = sum;
-                }
+        let at = (head * params.splits + split) * (params.head_dim + 2u);
+        for (var d = lane; d < params.head_dim; d += LANES) {
+            var value = 0.0;
+            for (var i = 0u; i < parts; i++) {
+                value += weights[j][i * params.head_dim + d];
             }
+            out[at + d] = value;
+        }
+        if (lane == 0u) {
+            out[at + params.head_dim] = highest[j];
+            out[at + params.head_dim + 1u] = sum;
         }
     }
 }

@@ -1,7 +1,8 @@
-// out[h, d] = sum_s exp(m[s] - M) o[s, d] / sum_s exp(m[s] - M) l[s], M = max_s m[s]: the splits of attention joined.
+// out[h, d] = sum_s exp(m[s] - M) o[s, d] / sum_s exp(m[s] - M) l[s], M = max_s m[s]: the splits of
+// attention joined.
 //
-// Shapes: parts f32 [heads, splits, D + 2] as attention writes them (heads = rows * Hq);
-//   out f32 [heads, D].
+// Shapes: parts f32 [heads, splits, D + 2] as attention writes them (heads = rows * Hq); out f32
+//   [heads, D].
 // Mapping: one lane an element of out, 64 lanes a workgroup, folded into two grid dimensions.
 // Needs: nothing.
 // Why this version: a handful of splits; every lane finds M and the sum of l itself.

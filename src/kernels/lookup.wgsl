@@ -1,11 +1,14 @@
-// BY_ID = 1: out[r, k] = scale * W[ids[r], k], the embedding. BY_ID = 0: out[r, k] = W[first + r, k].
+// BY_ID = 1: out[r, k] = scale * W[ids[r], k], the embedding. BY_ID = 0: out[r, k] = W[first + r,
+// k].
 //
-// Shapes: ids u32 [rows]; out f32 [rows, K]; W is one part of a weight, its rows [row0, row0 + part_rows) of n_total.
-//   Planes as base/dtype.h describes them. Each part writes the rows of out whose id it holds; the first part also
-//   writes NaN for an id >= n_total, so that a failed sampler is seen and nothing is read out of bounds.
+// Shapes: ids u32 [rows]; out f32 [rows, K]; W is one part of a weight, its rows [row0, row0 +
+//   part_rows) of n_total. Planes as base/dtype.h describes them. Each part writes the rows of out
+//   whose id it holds; the first part also writes NaN for an id >= n_total, so that a failed
+//   sampler is seen and nothing is read out of bounds.
 // Mapping: one lane an element of out, 64 lanes a workgroup, folded into two grid dimensions.
 // Needs: nothing.
-// Why this version: it runs once a step over rows * K elements; being plainly exact is worth more than speed.
+// Why this version: it runs once a step over rows * K elements; being plainly exact is worth more
+//   than speed.
 // Reference: ref_embed, weight_dequantize_row.
 
 override LAYOUT: u32 = 4;
@@ -38,7 +41,8 @@ struct Params {
 @group(0) @binding(0) var<storage, read> data: array<u32>;
 @group(0) @binding(1) var<storage, read> scales: array<u32>;
 @group(0) @binding(2) var<storage, read> ids: array<u32>;
-@group(0) @binding(3) var<storage, read_write> out: array<u32>;  // f32 bits: moved, not computed with
+// f32 bits: moved, not computed with.
+@group(0) @binding(3) var<storage, read_write> out: array<u32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
 // binary16 by integer arithmetic: unpack2x16float may flush subnormals.
@@ -72,7 +76,8 @@ fn weight_bits(row: u32, k: u32) -> u32 {
     let group = k / GROUP;
     var scale_word = 0u;
     if (SCALE == SCALE_F16) {
-        scale_word = (scales[row * params.scale_words + group / 2u] >> (16u * (group & 1u))) & 0xffffu;
+        let pair = scales[row * params.scale_words + group / 2u];
+        scale_word = (pair >> (16u * (group & 1u))) & 0xffffu;
     } else {
         scale_word = scales[row * params.scale_words + group];
     }
@@ -83,7 +88,8 @@ fn weight_bits(row: u32, k: u32) -> u32 {
     let nibble = f32((data[at + k / 8u] >> (4u * (k & 7u))) & 15u);
     if (SCALE == SCALE_F16_MIN) {
         // scale * nibble has at most 15 significant bits: fused or not, one rounding.
-        return bitcast<u32>(fma(nibble, half_value(scale_word & 0xffffu), half_value(scale_word >> 16u)));
+        let minimum = half_value(scale_word >> 16u);
+        return bitcast<u32>(fma(nibble, half_value(scale_word & 0xffffu), minimum));
     }
     if (SCALE == SCALE_F32) {
         return bitcast<u32>((nibble - 8.0) * bitcast<f32>(scale_word));

@@ -1,13 +1,16 @@
 // y[r, c] = sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1.
 //
-// Shapes: x f32 [rows, K], y f32 [rows, y_cols]; W is one part of a weight whose columns of y start at
-//   col0. Planes `data` and `scales` as base/dtype.h describes them (LAYOUT and SCALE are its enums).
-// Mapping: a lane owns a register tile of ROWS rows by COLS columns; its columns are LANES apart, so that stores of
-//   neighbouring lanes touch. Tiles are numbered rows first (tiles of the same columns run next to each other and
-//   find the weights in the cache) and fold into two grid dimensions.
+// Shapes: x f32 [rows, K], y f32 [rows, y_cols]; W is one part of a weight whose columns of y start
+//   at col0. Planes `data` and `scales` as base/dtype.h describes them (LAYOUT and SCALE are its
+//   enums).
+// Mapping: a lane owns a register tile of ROWS rows by COLS columns; its columns are LANES apart,
+//   so that stores of neighbouring lanes touch. Tiles are numbered rows first (tiles of the same
+//   columns run next to each other and find the weights in the cache) and fold into two grid
+//   dimensions.
 // Needs: nothing. No workgroup memory, no barrier.
-// Why this version: the row that fits everything. Barriers cost a CPU driver half its speed, x is read by all lanes
-//   at one address, and a weight is decoded once for ROWS rows. ROWS = 1 is the decoding step.
+// Why this version: the row that fits everything. Barriers cost a CPU driver half its speed, x is
+//   read by all lanes at one address, and a weight is decoded once for ROWS rows. ROWS = 1 is the
+//   decoding step.
 // Reference: ref_matmul.
 
 override LAYOUT: u32 = 4;
@@ -103,8 +106,9 @@ fn eight_weights(row: u32, eighth: u32, scale: vec2<f32>) -> Eight {
     if (LAYOUT == LAYOUT_Q8) {
         let i = at + eighth * 2u;
         let up = vec4<u32>(24u, 16u, 8u, 0u);
-        return Eight(vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(data[i]) << up) >> vec4<u32>(24u)) * scale.x,
-                     vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(data[i + 1u]) << up) >> vec4<u32>(24u)) * scale.x);
+        let low = bitcast<vec4<i32>>(vec4<u32>(data[i]) << up) >> vec4<u32>(24u);
+        let high = bitcast<vec4<i32>>(vec4<u32>(data[i + 1u]) << up) >> vec4<u32>(24u);
+        return Eight(vec4<f32>(low) * scale.x, vec4<f32>(high) * scale.x);
     }
     let word = data[at + eighth];
     if (SCALE == SCALE_F16_MIN) {

@@ -1,9 +1,12 @@
 // out[r] = log(sum_v exp(logits[r, v] - m)) - (logits[r, targets[r]] - m), m = max_v logits[r, v].
 //
-// Shapes: logits f32 [rows, vocab]; targets u32 [rows]; out f32 [rows]. A target >= vocab gives NaN.
-// Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the vocabulary.
+// Shapes: logits f32 [rows, vocab]; targets u32 [rows]; out f32 [rows]. A target >= vocab gives
+//   NaN.
+// Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the
+//   vocabulary.
 // Needs: nothing. 1 KiB of workgroup memory.
-// Why this version: the sum is 256 short sums, then 16, then one: its error does not grow with the vocabulary.
+// Why this version: the sum is 256 short sums, then 16, then one: its error does not grow with the
+//   vocabulary.
 // Reference: ref_nll.
 
 struct Params {

@@ -1,10 +1,12 @@
 // y[r, c] = x[r, c] / sqrt(mean_c(x[r, c]^2) + eps) * weight[c].
 //
 // Shapes: x, y f32 [rows, cols]; weight f32 [cols].
-// Mapping: a workgroup of 64 lanes a row, folded into two grid dimensions; lanes stride the columns.
+// Mapping: a workgroup of 64 lanes a row, folded into two grid dimensions; lanes stride the
+//   columns.
 // Needs: nothing. 64 words of workgroup memory, one barrier.
-// Why this version: squares add up in f32 (800^2 passes f16) as 64 short sums and then one of 64: an error that grows
-//   with cols / 64. Every lane adds the 64 partial sums itself, which is cheaper than five more barriers.
+// Why this version: squares add up in f32 (800^2 passes f16) as 64 short sums and then one of 64:
+//   an error that grows with cols / 64. Every lane adds the 64 partial sums itself, which is
+//   cheaper than five more barriers.
 // Reference: ref_rmsnorm.
 
 struct Params {

@@ -1,14 +1,17 @@
-// q, k turn by adjacent pairs: (a, b) -> (a cos t - b sin t, a sin t + b cos t), t = position * inv_freq[i] for the
-// pair i = (2i, 2i+1) of a head; q goes to q_out, k and v to the blocked cache at the row's position.
+// q, k turn by adjacent pairs: (a, b) -> (a cos t - b sin t, a sin t + b cos t), t = position *
+// inv_freq[i] for the pair i = (2i, 2i+1) of a head; q goes to q_out, k and v to the blocked cache
+// at the row's position.
 //
-// Shapes: qkv f32 [rows, (q_heads + 2 kv_heads) D]; turns u32 pairs (low, high) [rotary / 2]; row_info u32 pairs
-//   (position, table_offset) [rows]; q_out f32 [rows, q_heads D]; caches f32 [block][kv_heads][256][D].
+// Shapes: qkv f32 [rows, (q_heads + 2 kv_heads) D]; turns u32 pairs (low, high) [rotary / 2];
+//   row_info u32 pairs (position, table_offset) [rows]; q_out f32 [rows, q_heads D]; caches f32
+//   [block][kv_heads][256][D].
 // Mapping: one lane a pair of values, 64 lanes a workgroup, folded into two grid dimensions.
 // Needs: nothing. Seven storage buffers.
-// Why this version: an f32 angle at position 131071 is off by 4e-3, and WGSL promises sin and cos only to 2^-11. So
-//   the host gives each frequency as a 64-bit fraction of a turn; position * fraction modulo 1 is exact integer
-//   arithmetic to 2^-32 of a turn (1.5e-9 rad), the octant is its top bits, and the rest, within +-pi/4, goes
-//   through Taylor polynomials whose truncation is below 3e-9. What is left is f32 rounding, below 3e-7.
+// Why this version: an f32 angle at position 131071 is off by 4e-3, and WGSL promises sin and cos
+//   only to 2^-11. So the host gives each frequency as a 64-bit fraction of a turn; position *
+//   fraction modulo 1 is exact integer arithmetic to 2^-32 of a turn (1.5e-9 rad), the octant is
+//   its top bits, and the rest, within +-pi/4, goes through Taylor polynomials whose truncation is
+//   below 3e-9. What is left is f32 rounding, below 3e-7.
 // Reference: ref_rope_store.
 
 struct Params {
@@ -43,13 +46,16 @@ fn multiply_high(a: u32, b: u32) -> u32 {
 
 // (cos, sin) of position * inv_freq.
 fn rotation(position: u32, low: u32, high: u32) -> vec2<f32> {
-    let turn = position * high + multiply_high(position, low);  // modulo 2^32: the whole turns fall away
+    // Modulo 2^32: the whole turns fall away.
+    let turn = position * high + multiply_high(position, low);
     let quarter = (turn + 0x20000000u) >> 30u;
     let rest = bitcast<i32>(turn - (quarter << 30u));           // within +- 1/8 turn
     let t = f32(rest) * 1.4629180792671596e-9;                  // 2 pi / 2^32
     let u = t * t;
-    let s = t * fma(u, fma(u, fma(u, fma(u, 2.7557319e-6, -1.9841270e-4), 8.3333333e-3), -0.16666667), 1.0);
-    let c = fma(u, fma(u, fma(u, fma(u, fma(u, -2.7557319e-7, 2.4801587e-5), -1.3888889e-3), 4.1666667e-2), -0.5), 1.0);
+    let s5 = fma(u, fma(u, 2.7557319e-6, -1.9841270e-4), 8.3333333e-3);
+    let s = t * fma(u, fma(u, s5, -0.16666667), 1.0);
+    let c6 = fma(u, fma(u, -2.7557319e-7, 2.4801587e-5), -1.3888889e-3);
+    let c = fma(u, fma(u, fma(u, c6, 4.1666667e-2), -0.5), 1.0);
     let swapped = select(vec2<f32>(c, s), vec2<f32>(-s, c), (quarter & 1u) == 1u);
     return select(swapped, -swapped, (quarter & 2u) == 2u);
 }

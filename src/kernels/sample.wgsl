@@ -1,14 +1,17 @@
-// ids[r] = argmax_v ((logits[r, v] - max) / temperature + gumbel(seed, position + r, v)) over the tokens that top-k,
-// top-p and min-p keep (op.h says which); with temperature 0, argmax_v logits[r, v], the lowest id among equals.
-// 0xffffffff where the row holds NaN or +infinity or nothing but -infinity.
+// ids[r] = argmax_v ((logits[r, v] - max) / temperature + gumbel(seed, position + r, v)) over the
+// tokens that top-k, top-p and min-p keep (op.h says which); with temperature 0, argmax_v logits[r,
+// v], the lowest id among equals. 0xffffffff where the row holds NaN or +infinity or nothing but
+// -infinity.
 //
 // Shapes: logits f32 [rows, vocab]; ids u32 [rows].
-// Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the vocabulary.
+// Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the
+//   vocabulary.
 // Needs: nothing. 6.3 KiB of workgroup memory.
-// Why this version: no sort. A float's bits, turned so that they order as the float does, make a 32-bit key; the
-//   threshold of top-k is the largest key that at least k keys reach, of top-p the largest whose tail holds the
-//   probability, and each is found a hexadecimal digit at a time: eight passes with 15 counts or sums at once.
-//   A Gumbel maximum needs no cumulative sum and each token's noise depends on nothing but (seed, position, id).
+// Why this version: no sort. A float's bits, turned so that they order as the float does, make a
+//   32-bit key; the threshold of top-k is the largest key that at least k keys reach, of top-p the
+//   largest whose tail holds the probability, and each is found a hexadecimal digit at a time:
+//   eight passes with 15 counts or sums at once. A Gumbel maximum needs no cumulative sum and each
+//   token's noise depends on nothing but (seed, position, id).
 // Reference: ref_sample.
 
 struct Params {
@@ -23,8 +26,8 @@ struct Params {
     position: u32,
     first_filter: u32,   // filters [first_filter, filter_end): 0 is top-k, 1 is top-p
     filter_end: u32,
-    digits: u32,         // 8: hexadecimal digits of a key. A loop of a length that compilers see is unrolled by some
-                         // into a program that takes half a minute to compile.
+    digits: u32,         // 8: hexadecimal digits of a key. A loop of a length that compilers see
+                         // is unrolled by some into a program that takes half a minute to compile.
 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
@@ -89,7 +92,7 @@ struct Search {
     floor: u32,      // keys below do not count
     highest: f32,    // the largest logit
     by_count: bool,  // a key weighs 1, else exp(logit - highest)
-    need: f32,       // what the keys from the threshold up must weigh; without by_count, a share of all
+    need: f32,       // what the keys from the threshold up weigh; without by_count, a share of all
 }
 
 struct Sums {
@@ -99,8 +102,8 @@ struct Sums {
     s3: vec4<f32>,
 }
 
-// The weights of the keys >= base + digit << shift, for the 16 digits. Every threshold adds in the same order, so that
-// a higher one never weighs more by rounding.
+// The weights of the keys >= base + digit << shift, for the 16 digits. Every threshold adds in the
+// same order, so that a higher one never weighs more by rounding.
 fn tails(lane: u32, search: Search, base: u32, shift: u32) -> Sums {
     let step = vec4<u32>(0u, 1u, 2u, 3u) << vec4<u32>(shift);
     let next = vec4<u32>(4u << shift);
@@ -142,7 +145,8 @@ fn sum_of_lanes(lane: u32, value: vec4<f32>) -> vec4<f32> {
     return sum;
 }
 
-// The largest threshold such that the keys at or above it weigh `need`, a digit at a time from the top.
+// The largest threshold such that the keys at or above it weigh `need`, a digit at a time from the
+// top.
 fn find_threshold(lane: u32, search: Search) -> u32 {
     var threshold = 0u;
     var need = search.need;
@@ -183,18 +187,20 @@ fn philox(counter: vec4<u32>, seed: vec2<u32>) -> vec4<u32> {
     for (var round = 0u; round < 10u; round++) {
         let high0 = multiply_high(0xd2511f53u, c.x);
         let high1 = multiply_high(0xcd9e8d57u, c.z);
-        c = vec4<u32>(high1 ^ c.y ^ key.x, 0xcd9e8d57u * c.z, high0 ^ c.w ^ key.y, 0xd2511f53u * c.x);
+        c = vec4<u32>(high1 ^ c.y ^ key.x, 0xcd9e8d57u * c.z,
+                      high0 ^ c.w ^ key.y, 0xd2511f53u * c.x);
         key += vec2<u32>(0x9e3779b9u, 0xbb67ae85u);
     }
     return c;
 }
 
-// -log(-log(1 - v)) for v = (bits + 1/2) / 2^32. Where v is small 1 - v would lose it: a series in v instead; where
-// it is near 1, 1 - v comes exactly from the inverted bits.
+// -log(-log(1 - v)) for v = (bits + 1/2) / 2^32. Where v is small 1 - v would lose it: a series in
+// v instead; where it is near 1, 1 - v comes exactly from the inverted bits.
 fn gumbel(bits: u32) -> f32 {
     let v = (f32(bits) + 0.5) * 2.3283064e-10;
     let rest = (f32(~bits) + 0.5) * 2.3283064e-10;
-    let series = v * fma(v, fma(v, fma(v, fma(v, fma(v, 0.16666667, 0.2), 0.25), 0.33333334), 0.5), 1.0);
+    let tail = fma(v, fma(v, fma(v, 0.16666667, 0.2), 0.25), 0.33333334);
+    let series = v * fma(v, fma(v, tail, 0.5), 1.0);
     return -log(select(-log(rest), series, bits < 0x10000000u));
 }
 
@@ -219,7 +225,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let top = workgroupUniformLoad(&best_key);
     if (top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY || params.temperature <= 0.0) {
         if (lane == 0u) {
-            ids[row] = select(best.y, NO_TOKEN, top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY);
+            let none = top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY;
+            ids[row] = select(best.y, NO_TOKEN, none);
         }
         return;
     }
@@ -230,7 +237,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let by_count = stage == 0u;
         let need = select(params.top_p, f32(params.top_k), by_count);
         // With top_p 0 every threshold is high enough: the best token stays.
-        threshold = max(threshold, min(top, find_threshold(lane, Search(start, threshold, highest, by_count, need))));
+        let search = Search(start, threshold, highest, by_count, need);
+        threshold = max(threshold, min(top, find_threshold(lane, search)));
     }
 
     best = vec2<u32>(0u, NO_TOKEN);

@@ -3,7 +3,8 @@
 // Shapes: gate_up f32 [rows, 2 f]; out f32 [rows, f]; count = rows * f.
 // Mapping: one lane an element, 64 lanes a workgroup, folded into two grid dimensions.
 // Needs: nothing.
-// Why this version: bound by memory. exp(-g) overflows to infinity below -88, and g / infinity is the right 0.
+// Why this version: bound by memory. exp(-g) overflows to infinity below -88, and g / infinity is
+//   the right 0.
 // Reference: ref_silu_gate.
 
 struct Params {

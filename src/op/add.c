@@ -15,11 +15,13 @@ const op_table op_table_add = {"add", rows_of_add, 1};
 void op_add(gpu_recorder *rec, gpu_view a, gpu_view b, gpu_view out, uint64_t count)
 {
     if (count == 0 || !op_check_view(rec, "add", "a", a, count * 4) ||
-        !op_check_view(rec, "add", "b", b, count * 4) || !op_check_view(rec, "add", "out", out, count * 4))
+        !op_check_view(rec, "add", "b", b, count * 4) ||
+        !op_check_view(rec, "add", "out", out, count * 4))
         return;
     gpu_device *device = gpu_recorder_device(rec);
     gpu_pipeline *pipeline = kernel_add_get(device);
-    const uint64_t step = min_u64(op_rows_that_bind(device, count, 4), op_cut(device, count, 8, 64));
+    const uint64_t step =
+        min_u64(op_rows_that_bind(device, count, 4), op_cut(device, count, 8, 64));
     for (uint64_t at = 0; at < count; at += step) {
         const uint64_t some = min_u64(step, count - at);
         const op_grid grid = op_fold(device, ceil_div(some, 64));

@@ -1,5 +1,6 @@
 /*
- * attention.c - causal attention over the blocked cache: tiles of queries by splits of positions, then a join.
+ * attention.c - causal attention over the blocked cache: tiles of queries by splits of positions,
+ * then a join.
  */
 #include <assert.h>
 
@@ -9,36 +10,34 @@
 #include "op/rows.h"
 
 enum {
-    MAX_QUERIES = 12,   /* of a tile: 1280 bytes of workgroup memory each */
+    MAX_QUERIES = 8, /* of a tile: 1312 bytes of workgroup memory each */
     MAX_SPLITS = 64,
     ENOUGH_TILES = 256, /* workgroups that fill a large device */
 };
 
 static const op_kernel_row rows_of_attention[] = {
-    {.name = "blocks", .kernel = &kernel_attention, .invocations = 64,
-     .workgroup_memory = MAX_QUERIES * 1280, .tile_rows = MAX_QUERIES,
-     .why = "three barriers a block of 256 positions, K and V once for a tile of queries, memory linear in context"},
+    {.name = "blocks",
+     .kernel = &kernel_attention,
+     .invocations = 64,
+     .workgroup_memory = MAX_QUERIES * 1312,
+     .tile_rows = MAX_QUERIES,
+     .why = "three barriers a block of 256 positions, K and V once for a tile of queries, memory "
+            "linear in context"},
 };
 
 const op_table op_table_attention = {"attention", rows_of_attention, 1};
 
 /* How the queries of a KV head are dealt to workgroups, and the positions to splits. */
 typedef struct tiling {
-    uint32_t rows, heads;      /* of a tile */
+    uint32_t rows, heads; /* of a tile */
     uint32_t row_tiles, head_tiles;
     uint32_t splits, split_blocks;
 } tiling;
 
-/* A lane holds a value of o for each query and each 64 values of D: at most MAX_QUERIES of them. */
-static uint32_t most_queries(const op_attention_shape *s)
-{
-    return MAX_QUERIES / ceil_div_u32(s->head_dim, 64);
-}
-
 static uint32_t rows_of_a_full_tile(const op_attention_shape *s)
 {
     const uint32_t heads = s->q_heads / s->kv_heads;
-    return heads >= most_queries(s) ? 1 : most_queries(s) / heads;
+    return heads >= MAX_QUERIES ? 1 : MAX_QUERIES / heads;
 }
 
 static tiling make_tiling(const op_attention_shape *s)
@@ -46,7 +45,7 @@ static tiling make_tiling(const op_attention_shape *s)
     const uint32_t heads = s->q_heads / s->kv_heads;
     const uint32_t full = rows_of_a_full_tile(s), sequences = s->sequences > 1 ? s->sequences : 1;
     tiling t;
-    t.head_tiles = ceil_div_u32(heads, most_queries(s));
+    t.head_tiles = ceil_div_u32(heads, MAX_QUERIES);
     t.heads = ceil_div_u32(heads, t.head_tiles);
     /* Rows of several sequences in one tile take a pass each: not worth it for single rows. */
     t.rows = s->rows >= full && s->rows / sequences >= full ? full : 1;
@@ -61,11 +60,13 @@ static tiling make_tiling(const op_attention_shape *s)
 
 uint64_t op_attention_scratch_bytes(const op_attention_shape *s)
 {
-    /* rows * splits over all smaller shapes: splits are at most MAX_SPLITS, the blocks, and ENOUGH_TILES over the
-     * tiles, of which there are at least rows * kv_heads / (rows of a full tile). */
+    /* rows * splits over all smaller shapes: splits are at most MAX_SPLITS, the blocks, and
+     * ENOUGH_TILES over the tiles, of which there are at least rows * kv_heads / (rows of a full
+     * tile). */
     const uint64_t blocks = ceil_div(s->longest, OP_CACHE_BLOCK);
     const uint64_t by_blocks = s->rows * min_u64(blocks, MAX_SPLITS);
-    const uint64_t by_tiles = ceil_div((uint64_t)ENOUGH_TILES * rows_of_a_full_tile(s), s->kv_heads);
+    const uint64_t by_tiles =
+        ceil_div((uint64_t)ENOUGH_TILES * rows_of_a_full_tile(s), s->kv_heads);
     const uint64_t parts = max_u64(s->rows, min_u64(by_blocks, by_tiles));
     return parts * s->q_heads * ((uint64_t)s->head_dim + 2) * 4;
 }
@@ -74,23 +75,27 @@ static bool check(gpu_recorder *rec, gpu_view q, gpu_view row_info, gpu_view scr
                   const op_attention_shape *s)
 {
     if (s->head_dim % 4 != 0 || s->head_dim > OP_MAX_HEAD_DIM) {
-        gpu_record_fail(rec, TEMPER_UNSUPPORTED, "attention: heads of %u values; multiples of 4 up to %d are possible",
+        gpu_record_fail(rec, TEMPER_UNSUPPORTED,
+                        "attention: heads of %u values; multiples of 4 up to %d are possible",
                         s->head_dim, (int)OP_MAX_HEAD_DIM);
         return false;
     }
     if (s->kv_heads == 0 || s->q_heads % s->kv_heads != 0 || s->longest == 0) {
-        gpu_record_fail(rec, TEMPER_BAD_ARGUMENT, "attention: %u query heads over %u KV heads, %u positions",
-                        s->q_heads, s->kv_heads, s->longest);
+        gpu_record_fail(rec, TEMPER_BAD_ARGUMENT,
+                        "attention: %u query heads over %u KV heads, %u positions", s->q_heads,
+                        s->kv_heads, s->longest);
         return false;
     }
     const uint64_t bytes = (uint64_t)s->rows * s->q_heads * s->head_dim * 4;
-    return op_check_view(rec, "attention", "q", q, bytes) && op_check_view(rec, "attention", "out", out, bytes) &&
-           op_check_view(rec, "attention", "row_info", row_info, (uint64_t)s->rows * sizeof(op_row_info)) &&
+    return op_check_view(rec, "attention", "q", q, bytes) &&
+           op_check_view(rec, "attention", "out", out, bytes) &&
+           op_check_view(rec, "attention", "row_info", row_info,
+                         (uint64_t)s->rows * sizeof(op_row_info)) &&
            op_check_view(rec, "attention", "scratch", scratch, op_attention_scratch_bytes(s));
 }
 
-static void record_join(gpu_recorder *rec, gpu_view scratch, gpu_view out, const op_attention_shape *s,
-                        uint32_t splits)
+static void record_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
+                        const op_attention_shape *s, uint32_t splits)
 {
     gpu_device *device = gpu_recorder_device(rec);
     const struct kernel_attention_join_views views = {.parts = scratch, .out = out};
@@ -100,59 +105,69 @@ static void record_join(gpu_recorder *rec, gpu_view scratch, gpu_view out, const
         .splits = splits,
     };
     const op_grid grid = op_fold(device, ceil_div(params.count, 64));
-    kernel_attention_join_dispatch(rec, kernel_attention_join_get(device), &views, &params, grid.x, grid.y, 1);
+    kernel_attention_join_dispatch(rec, kernel_attention_join_get(device), &views, &params, grid.x,
+                                   grid.y, 1);
 }
 
-void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache, gpu_view row_info,
-                  gpu_view block_table, gpu_view scratch, gpu_view out, const op_attention_shape *shape)
+/* The pipeline of this tiling. With more than one row a model's life sees both tilings, so both are
+ * asked for. */
+static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *s, const tiling *t)
+{
+    struct kernel_attention_options options = {.queries = t->heads};
+    gpu_pipeline *single = kernel_attention_get(device, &options);
+    if (s->rows == 1 || rows_of_a_full_tile(s) == 1)
+        return single;
+    options.queries = t->heads * rows_of_a_full_tile(s);
+    gpu_pipeline *full = kernel_attention_get(device, &options);
+    return t->rows > 1 ? full : single;
+}
+
+static void record_tiles(gpu_recorder *rec, const struct kernel_attention_views *views,
+                         const op_attention_shape *s, const tiling *t)
+{
+    gpu_device *device = gpu_recorder_device(rec);
+    gpu_pipeline *pipeline = get_pipeline(device, s, t);
+    struct kernel_attention_params params = {
+        .rows = s->rows,
+        .q_heads = s->q_heads,
+        .kv_heads = s->kv_heads,
+        .head_dim = s->head_dim,
+        .tile_rows = t->rows,
+        .tile_heads = t->heads,
+        .head_tiles = t->head_tiles,
+        .splits = t->splits,
+        .split_blocks = t->split_blocks,
+        .scale = s->scale,
+    };
+    const uint64_t tiles = (uint64_t)t->row_tiles * t->head_tiles * s->kv_heads * t->splits;
+    assert(tiles <= UINT32_MAX);
+    const uint64_t positions = min_u64((uint64_t)t->split_blocks * OP_CACHE_BLOCK, s->longest);
+    const uint64_t cost = (uint64_t)t->rows * t->heads * positions * s->head_dim * 2;
+    const uint64_t step = op_cut(device, tiles, cost, 1);
+    for (uint64_t tile = 0; tile < tiles; tile += step) {
+        params.first_tile = (uint32_t)tile;
+        params.tile_end = (uint32_t)min_u64(tile + step, tiles);
+        const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
+        kernel_attention_dispatch(rec, pipeline, views, &params, grid.x, grid.y, 1);
+    }
+}
+
+void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache,
+                  gpu_view row_info, gpu_view block_table, gpu_view scratch, gpu_view out,
+                  const op_attention_shape *shape)
 {
     if (shape->rows == 0 || shape->q_heads == 0 || shape->head_dim == 0 ||
         !check(rec, q, row_info, scratch, out, shape))
         return;
-    gpu_device *device = gpu_recorder_device(rec);
     const tiling t = make_tiling(shape);
-    struct kernel_attention_options options = {
-        .queries = t.heads,
-        .width = ceil_div_u32(shape->head_dim, 64),
-    };
-    gpu_pipeline *pipeline = kernel_attention_get(device, &options);
-    const uint32_t full_tile = rows_of_a_full_tile(shape);
-    if (shape->rows > 1 && full_tile > 1) {
-        /* Both tilings may come up in a model's life: ask for both, so that preparing creates them. */
-        options.queries = t.heads * full_tile;
-        gpu_pipeline *full = kernel_attention_get(device, &options);
-        pipeline = t.rows > 1 ? full : pipeline;
-    }
     const struct kernel_attention_views views = {
         .q = q,
         .k_cache = k_cache,
         .v_cache = v_cache,
         .row_info = row_info,
         .block_table = block_table,
-        .parts = scratch,
+        .out = scratch,
     };
-    struct kernel_attention_params params = {
-        .rows = shape->rows,
-        .q_heads = shape->q_heads,
-        .kv_heads = shape->kv_heads,
-        .head_dim = shape->head_dim,
-        .tile_rows = t.rows,
-        .tile_heads = t.heads,
-        .head_tiles = t.head_tiles,
-        .splits = t.splits,
-        .split_blocks = t.split_blocks,
-        .scale = shape->scale,
-    };
-    const uint64_t tiles = (uint64_t)t.row_tiles * t.head_tiles * shape->kv_heads * t.splits;
-    assert(tiles <= UINT32_MAX);
-    const uint64_t positions = min_u64((uint64_t)t.split_blocks * OP_CACHE_BLOCK, shape->longest);
-    const uint64_t cost = (uint64_t)t.rows * t.heads * positions * shape->head_dim * 2;
-    const uint64_t step = op_cut(device, tiles, cost, 1);
-    for (uint64_t tile = 0; tile < tiles; tile += step) {
-        params.first_tile = (uint32_t)tile;
-        params.tile_end = (uint32_t)min_u64(tile + step, tiles);
-        const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
-        kernel_attention_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
-    }
+    record_tiles(rec, &views, shape, &t);
     record_join(rec, scratch, out, shape, t.splits);
 }

@@ -1,5 +1,6 @@
 /*
- * lookup.c - rows of a weight as f32: the embedding, and the proof that every format is decoded exactly.
+ * lookup.c - rows of a weight as f32: the embedding, and the proof that every format is decoded
+ * exactly.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -10,7 +11,9 @@
 #include "op/rows.h"
 
 static const op_kernel_row rows_of_lookup[] = {
-    {.name = "element", .kernel = &kernel_lookup, .invocations = 64,
+    {.name = "element",
+     .kernel = &kernel_lookup,
+     .invocations = 64,
      .why = "one lane an element: exact in every format, and small beside the rest of a step"},
 };
 
@@ -18,13 +21,13 @@ const op_table op_table_lookup = {"lookup", rows_of_lookup, 1};
 
 typedef struct lookup {
     bool by_id;
-    gpu_view ids;       /* by_id */
-    uint64_t first;     /* else: the first row */
+    gpu_view ids;   /* by_id */
+    uint64_t first; /* else: the first row */
     float scale;
 } lookup;
 
-static void record_part(gpu_recorder *rec, const op_weight *w, uint32_t index, const lookup *what, gpu_view out,
-                        uint32_t rows)
+static void record_part(gpu_recorder *rec, const op_weight *w, uint32_t index, const lookup *what,
+                        gpu_view out, uint32_t rows)
 {
     gpu_device *device = gpu_recorder_device(rec);
     const op_weight_part *part = &w->parts[index];
@@ -63,7 +66,8 @@ static void record_part(gpu_recorder *rec, const op_weight *w, uint32_t index, c
     }
 }
 
-void op_embed(gpu_recorder *rec, const op_weight *weight, gpu_view ids, gpu_view out, uint32_t rows, float scale)
+void op_embed(gpu_recorder *rec, const op_weight *weight, gpu_view ids, gpu_view out, uint32_t rows,
+              float scale)
 {
     if (rows == 0 || !op_check_view(rec, "embed", "ids", ids, (uint64_t)rows * 4) ||
         !op_check_view(rec, "embed", "out", out, (uint64_t)rows * weight->k * 4))
@@ -73,12 +77,14 @@ void op_embed(gpu_recorder *rec, const op_weight *weight, gpu_view ids, gpu_view
         record_part(rec, weight, i, &what, out, rows);
 }
 
-void op_dequantize(gpu_recorder *rec, const op_weight *weight, uint64_t row0, uint32_t rows, gpu_view out)
+void op_dequantize(gpu_recorder *rec, const op_weight *weight, uint64_t row0, uint32_t rows,
+                   gpu_view out)
 {
     if (rows == 0 || !op_check_view(rec, "dequantize", "out", out, (uint64_t)rows * weight->k * 4))
         return;
     if (row0 > weight->n || rows > weight->n - row0) {
-        gpu_record_fail(rec, TEMPER_BAD_ARGUMENT, "dequantize: %s has %" PRIu64 " rows, not %" PRIu64, weight->label,
+        gpu_record_fail(rec, TEMPER_BAD_ARGUMENT,
+                        "dequantize: %s has %" PRIu64 " rows, not %" PRIu64, weight->label,
                         weight->n, row0 + rows);
         return;
     }

@@ -14,12 +14,20 @@ static bool is_one_row(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_matmul[] = {
-    {.name = "one_row", .kernel = &kernel_matmul, .invocations = 32, .fits = is_one_row,
-     .tile_rows = 1, .tile_cols = 4,
+    {.name = "one_row",
+     .kernel = &kernel_matmul,
+     .invocations = 32,
+     .fits = is_one_row,
+     .tile_rows = 1,
+     .tile_cols = 4,
      .why = "a decoding step: bound by reading the weight once"},
-    {.name = "register_tile", .kernel = &kernel_matmul, .invocations = 64,
-     .tile_rows = 4, .tile_cols = 4,
-     .why = "a weight is decoded once for a tile of rows; no workgroup memory and no barrier, any shape"},
+    {.name = "register_tile",
+     .kernel = &kernel_matmul,
+     .invocations = 64,
+     .tile_rows = 4,
+     .tile_cols = 4,
+     .why = "a weight is decoded once for a tile of rows; no workgroup memory and no barrier, any "
+            "shape"},
 };
 
 const op_table op_table_matmul = {"matmul", rows_of_matmul, 2};
@@ -31,7 +39,8 @@ typedef struct columns {
 
 /* One part of the weight, its tiles cut into dispatches. */
 static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
-                        const op_kernel_row *row, gpu_view x, gpu_view y, uint32_t rows, columns to, op_mode mode)
+                        const op_kernel_row *row, gpu_view x, gpu_view y, uint32_t rows, columns to,
+                        op_mode mode)
 {
     gpu_device *device = gpu_recorder_device(rec);
     const struct kernel_matmul_options options = {
@@ -73,13 +82,14 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
     }
 }
 
-void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows, op_mode mode)
+void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
+               op_mode mode)
 {
     op_matmul_columns(rec, weight, x, y, rows, 0, weight->n, mode);
 }
 
-void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
-                       uint64_t column, uint64_t width, op_mode mode)
+void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y,
+                       uint32_t rows, uint64_t column, uint64_t width, op_mode mode)
 {
     const uint64_t x_bytes = weight->k * 4, y_bytes = width * 4;
     if (rows == 0 || !op_check_view(rec, "matmul", "x", x, rows * x_bytes) ||

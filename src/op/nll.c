@@ -7,15 +7,20 @@
 #include "op/rows.h"
 
 static const op_kernel_row rows_of_nll[] = {
-    {.name = "row_a_workgroup", .kernel = &kernel_nll, .invocations = 256, .workgroup_memory = 1088,
+    {.name = "row_a_workgroup",
+     .kernel = &kernel_nll,
+     .invocations = 256,
+     .workgroup_memory = 1088,
      .why = "maximum, then sum, in two passes over a row"},
 };
 
 const op_table op_table_nll = {"nll", rows_of_nll, 1};
 
-void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t rows, uint32_t vocab)
+void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t rows,
+            uint32_t vocab)
 {
-    if (rows == 0 || vocab == 0 || !op_check_view(rec, "nll", "logits", logits, (uint64_t)rows * vocab * 4) ||
+    if (rows == 0 || vocab == 0 ||
+        !op_check_view(rec, "nll", "logits", logits, (uint64_t)rows * vocab * 4) ||
         !op_check_view(rec, "nll", "targets", targets, (uint64_t)rows * 4) ||
         !op_check_view(rec, "nll", "out", out, (uint64_t)rows * 4))
         return;

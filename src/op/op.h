@@ -1,30 +1,34 @@
 /*
- * op.h - the operations of a decoder on the GPU. Every call checks its arguments, chooses a kernel from the
- * op's table of rows (rows.h) and records dispatches; nothing here waits, allocates or knows a model.
+ * op.h - the operations of a decoder on the GPU. Every call checks its arguments, chooses a kernel
+ * from the op's table of rows (rows.h) and records dispatches; nothing here waits, allocates or
+ * knows a model.
  *
  *     op_weight *w;
  *     op_weight_create(device, weight_format_of(DTYPE_Q4_1), n, k, "blk.0.ffn_down", &w, &err);
- *     for (row...) { weight_repack_row(...); op_weight_write_rows(w, row, 1, data, scales, &err); }
+ *     for (row...) { weight_repack_row(...); op_weight_write_rows(w, row, 1, planes, &err); }
  *     gpu_recorder *rec = gpu_record_begin(device);
  *     op_rmsnorm(rec, h, norm, x, rows, cols, eps);
  *     op_matmul(rec, w, x, y, rows, OP_WRITE);
  *     gpu_submit(rec, &ticket, &err);              // wrong arguments above come out here
  *
  * Rules for all ops
- *  - Activations are f32, row-major, dense. A view may be larger than the tensor; never smaller. Its offset is a
- *    multiple of the device's storage_alignment.
- *  - An output never shares a buffer with an input of the same call (WebGPU forbids it, ranges apart or not).
+ *  - Activations are f32, row-major, dense. A view may be larger than the tensor; never smaller.
+ *    Its offset is a multiple of the device's storage_alignment.
+ *  - An output never shares a buffer with an input of the same call (WebGPU forbids it, ranges
+ *    apart or not).
  *  - rows == 0, or any other length of 0, records nothing.
- *  - Arguments that the world decides (shapes of a model file) are refused through gpu_record_fail with both numbers.
- *  - Views are borrowed until the recorder is submitted. Buffers are never created here but by op_weight_create.
- *  - Long work is cut into dispatches of bounded length (OP_DISPATCH_WORK), rows x tiles above the device's
- *    max_workgroups fold into a second grid dimension.
- *  - Every pipeline that a call may need at any row count or length is asked for on every call, so one pass through
- *    gpu_record_prepare with rows = 1 and one with rows = many (2 or more) creates all of them.
+ *  - Arguments that the world decides (shapes of a model file) are refused through gpu_record_fail
+ *    with both numbers.
+ *  - Views are borrowed until the recorder is submitted. Buffers are never created here but by
+ *    op_weight_create.
+ *  - Long work is cut into dispatches of bounded length (OP_DISPATCH_WORK); grids above the
+ *    device's max_workgroups fold into a second dimension.
+ *  - One pass through gpu_record_prepare with one row and one with many (2 or more) asks for every
+ *    pipeline that any row count or length needs later.
  *  - NaN in an input reaches every output that depends on it.
  *
- * Letters: rows = tokens of this step; N output channels, K input channels of a weight; D head_dim; Hq, Hkv query
- * and key/value heads; V vocabulary.
+ * Letters: rows = tokens of this step; N output channels, K input channels of a weight; D head_dim;
+ * Hq, Hkv query and key/value heads; V vocabulary.
  */
 #ifndef TEMPER_OP_OP_H
 #define TEMPER_OP_OP_H
@@ -37,102 +41,117 @@
 #include "gpu/gpu.h"
 
 enum {
-    OP_CACHE_BLOCK = 256,       /* positions a block of the KV cache */
-    OP_MAX_HEAD_DIM = 256,      /* head_dim is a multiple of 4 up to this */
-    OP_DISPATCH_WORK = 1 << 28, /* multiply-adds that one dispatch may take, give or take one tile of rows */
+    OP_CACHE_BLOCK = 256,  /* positions a block of the KV cache */
+    OP_MAX_HEAD_DIM = 256, /* head_dim is a multiple of 4 up to this */
+    /* Multiply-adds that one dispatch may take on a software device, eight times that elsewhere. */
+    OP_DISPATCH_WORK = 1 << 28,
 };
 
 #define OP_NO_TOKEN UINT32_C(0xffffffff) /* what op_sample writes where no token can be chosen */
 
-/* ---- weights ------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 typedef struct op_weight_part {
-    uint64_t row0, rows;   /* rows [row0, row0 + rows) of the matrix */
-    gpu_buffer *data;      /* owned; rows * weight_row_words words */
-    gpu_buffer *scales;    /* owned; rows * weight_scale_row_words words; NULL for SCALE_NONE */
+    uint64_t row0, rows; /* rows [row0, row0 + rows) of the matrix */
+    gpu_buffer *data;    /* owned; rows * weight_row_words words */
+    gpu_buffer *high;    /* owned; rows * weight_high_row_words words; NULL but for Q5 and Q6 */
+    gpu_buffer *scales;  /* owned; rows * weight_scale_row_words words; NULL for SCALE_NONE */
 } op_weight_part;
 
-/* A matrix [N, K] in a layout of base/dtype.h. Split by rows so that each plane of a part fits the device's
- * max_storage_binding and max_buffer_size. */
+/* A matrix [N, K] in a layout of base/dtype.h. Split by rows so that each plane of a part fits the
+ * device's max_storage_binding and max_buffer_size. */
 typedef struct op_weight {
     weight_format format;
     uint64_t n, k;
-    const char *label;     /* owned copy */
-    gpu_device *device;    /* one reference */
+    const char *label;  /* owned copy */
+    gpu_device *device; /* one reference */
     uint32_t part_count;
     op_weight_part parts[]; /* ascending row0, no gaps */
 } op_weight;
 
-/* Creates a zeroed weight on the device (purpose GPU_PURPOSE_WEIGHTS). Formats: F32, F16, BF16 with any K; Q8 with
- * SCALE_F16; Q4 with SCALE_F16, SCALE_F32 or SCALE_F16_MIN; group a multiple of 8 that divides K.
- * *out is owned by the caller (op_weight_destroy). Errors: TEMPER_BAD_ARGUMENT for an empty shape or an impossible
- * format, TEMPER_UNSUPPORTED when one row alone passes the device's limits, TEMPER_NO_MEMORY,
- * TEMPER_DEVICE_MEMORY. */
+/* Creates a zeroed weight on the device (purpose GPU_PURPOSE_WEIGHTS). Formats: F32, F16, BF16 with
+ * any K; Q8 with SCALE_F16; Q4 with SCALE_F16, SCALE_F32 or SCALE_F16_MIN; group a multiple of 8
+ * that divides K. *out is owned by the caller (op_weight_destroy). Errors: TEMPER_BAD_ARGUMENT for
+ * an empty shape or an impossible format, TEMPER_UNSUPPORTED when one row alone passes the device's
+ * limits, TEMPER_NO_MEMORY, TEMPER_DEVICE_MEMORY. */
 temper_status op_weight_create(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
                                const char *label, op_weight **out, error *err);
 
 /* Queues rows [row0, row0 + rows) for upload. data: rows * weight_row_words words, scales: rows *
  * weight_scale_row_words words (NULL for SCALE_NONE), both borrowed for the call. */
-temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t rows, const uint32_t *data,
-                                   const uint32_t *scales, error *err);
+temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t rows,
+                                   const uint32_t *data, const uint32_t *scales, error *err);
 
 void op_weight_destroy(op_weight *weight); /* NULL is fine */
 
 /* Bytes on the device of a weight of this format, both planes. */
 uint64_t op_weight_bytes(weight_format format, uint64_t n, uint64_t k);
 
-/* ---- ops on weights ------------------------------------------------------------------------------------ */
+/* ---- ops on weights -------------------------------------------------------------------------- */
 
-/* out[r, :] = scale * W[ids[r], :]. ids: u32 [rows]; out: f32 [rows, K]. An id >= N (OP_NO_TOKEN of a failed
- * sampler) gives a row of NaN: nothing is read out of bounds. */
-void op_embed(gpu_recorder *rec, const op_weight *weight, gpu_view ids, gpu_view out, uint32_t rows, float scale);
+/* out[r, :] = scale * W[ids[r], :]. ids: u32 [rows]; out: f32 [rows, K]. An id >= N (OP_NO_TOKEN of
+ * a failed sampler) gives a row of NaN: nothing is read out of bounds. */
+void op_embed(gpu_recorder *rec, const op_weight *weight, gpu_view ids, gpu_view out, uint32_t rows,
+              float scale);
 
 /* out = rows [row0, row0 + rows) of W as f32 [rows, K], bit for bit as weight_dequantize_row. */
-void op_dequantize(gpu_recorder *rec, const op_weight *weight, uint64_t row0, uint32_t rows, gpu_view out);
+void op_dequantize(gpu_recorder *rec, const op_weight *weight, uint64_t row0, uint32_t rows,
+                   gpu_view out);
 
 typedef enum op_mode {
-    OP_WRITE,       /* y  = x W^T */
-    OP_ACCUMULATE,  /* y += x W^T: the residual stream */
+    OP_WRITE,      /* y  = x W^T */
+    OP_ACCUMULATE, /* y += x W^T: the residual stream */
 } op_mode;
 
-/* x: f32 [rows, K]; y: f32 [rows, N], read too with OP_ACCUMULATE. All formats, any rows, N, K. Sums in f32. */
-void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows, op_mode mode);
+/* x: f32 [rows, K]; y: f32 [rows, N], read too with OP_ACCUMULATE. All formats, any rows, N, K.
+ * Sums in f32. */
+void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
+               op_mode mode);
 
-/* The same into columns [column, column + N) of a wider y [rows, width]: how weights of different types share an output.
- * column + N <= width < 2^32 (assert). The other columns stay as they are. */
-void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
-                       uint64_t column, uint64_t width, op_mode mode);
+/* The same into columns [column, column + N) of a wider y [rows, width]: how weights of different
+ * types share an output. column + N <= width < 2^32 (assert). The other columns stay as they are.
+ */
+void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y,
+                       uint32_t rows, uint64_t column, uint64_t width, op_mode mode);
 
-/* ---- norm, gate, add ----------------------------------------------------------------------------------- */
+/* ---- norm, gate, add ------------------------------------------------------------------------- */
 
-/* y[r, c] = x[r, c] / sqrt(mean_c(x[r, c]^2) + eps) * weight[c]. x, y: [rows, cols]; weight: f32 [cols]. */
-void op_rmsnorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows, uint32_t cols, float eps);
+/* y[r, c] = x[r, c] / sqrt(mean_c(x[r, c]^2) + eps) * weight[c]. x, y: [rows, cols]; weight: f32
+ * [cols]. */
+void op_rmsnorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows,
+                uint32_t cols, float eps);
 
-/* out[r, i] = silu(gate_up[r, i]) * gate_up[r, F + i], silu(g) = g / (1 + exp(-g)). gate_up: [rows, 2 F]. */
+/* out[r, i] = silu(gate_up[r, i]) * gate_up[r, F + i], silu(g) = g / (1 + exp(-g)). gate_up: [rows,
+ * 2 F]. */
 void op_silu_gate(gpu_recorder *rec, gpu_view gate_up, gpu_view out, uint32_t rows, uint32_t f);
 
 /* out[i] = a[i] + b[i]. a and b may be the same view; out is a buffer of its own. */
 void op_add(gpu_recorder *rec, gpu_view a, gpu_view b, gpu_view out, uint64_t count);
 
-/* ---- rope and attention -------------------------------------------------------------------------------- */
+/* ---- rope and attention ---------------------------------------------------------------------- */
 
-/* One rotary frequency as the GPU wants it: turns a position, inv_freq / (2 pi) modulo 1, as a fraction of 64 bits.
- * position * turns modulo 1 is then exact in integers, so that the angle is as good at position 131071 as at 1.
- * inv_freq: radians a position, already divided by the model's factors. Write [rot / 2] of these to a buffer. */
+/* One rotary frequency as the GPU wants it: turns a position, inv_freq / (2 pi) modulo 1, as a
+ * fraction of 64 bits. position * turns modulo 1 is then exact in integers, so that the angle is as
+ * good at position 131071 as at 1. inv_freq: radians a position, already divided by the model's
+ * factors. Write [rot / 2] of these to a buffer. */
 typedef struct op_turns {
     uint32_t low, high;
 } op_turns;
 
 op_turns op_turns_of(double inv_freq);
 
-/* What a row of a step is: its position, and where its sequence's blocks start in the block table. */
+/* What a row of a step is: its position, and where its sequence's blocks start in the block table.
+ */
 typedef struct op_row_info {
     uint32_t position;
-    uint32_t table_offset; /* block_table[table_offset + position / OP_CACHE_BLOCK] is the block of `position` */
+    uint32_t table_offset; /* block_table[table_offset + position / OP_CACHE_BLOCK] is the block of
+                              `position` */
 } op_row_info;
 
-/* The blocked cache of one layer: K and V each f32 [block][Hkv][OP_CACHE_BLOCK][D], one buffer each. */
-uint64_t op_cache_block_bytes(uint32_t kv_heads, uint32_t head_dim); /* of one block, K or V alone */
+/* The blocked cache of one layer: K and V each f32 [block][Hkv][OP_CACHE_BLOCK][D], one buffer
+ * each. */
+uint64_t op_cache_block_bytes(uint32_t kv_heads,
+                              uint32_t head_dim); /* of one block, K or V alone */
 
 typedef struct op_rope_shape {
     uint32_t rows;
@@ -140,41 +159,49 @@ typedef struct op_rope_shape {
     uint32_t rotary_dim; /* even, <= head_dim; values past it are copied */
 } op_rope_shape;
 
-/* For each row: q and k turn by ADJACENT pairs (2i, 2i+1) with angle position * inv_freq[i]; q goes to q_out, k and
- * v to the cache at the row's position.
- * qkv: f32 [rows, (Hq + 2 Hkv) D]: q heads, then k heads, then v heads. turns: op_turns [rotary_dim / 2].
- * row_info: op_row_info [rows]. block_table: u32. q_out: f32 [rows, Hq D]. */
-void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info, gpu_view block_table,
-                   gpu_view q_out, gpu_view k_cache, gpu_view v_cache, const op_rope_shape *shape);
+/* For each row: q and k turn by ADJACENT pairs (2i, 2i+1) with angle position * inv_freq[i]; q goes
+ * to q_out, k and v to the cache at the row's position. qkv: f32 [rows, (Hq + 2 Hkv) D]: q heads,
+ * then k heads, then v heads. turns: op_turns [rotary_dim / 2]. row_info: op_row_info [rows].
+ * block_table: u32. q_out: f32 [rows, Hq D]. */
+void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info,
+                   gpu_view block_table, gpu_view q_out, gpu_view k_cache, gpu_view v_cache,
+                   const op_rope_shape *shape);
 
 typedef struct op_attention_shape {
     uint32_t rows;
-    uint32_t q_heads, kv_heads; /* q_heads a multiple of kv_heads: query head i reads KV head i / (Hq / Hkv) */
-    uint32_t head_dim;          /* a multiple of 4, <= OP_MAX_HEAD_DIM; else TEMPER_UNSUPPORTED */
-    float scale;                /* score = scale * q.k; 1 / sqrt(D) as a rule */
-    uint32_t longest;           /* the largest position among the rows, plus 1: cuts and splits the work */
-    uint32_t sequences;         /* how many sequences the rows belong to (0 or 1: one); only speed depends on it */
+    uint32_t q_heads,
+        kv_heads; /* q_heads a multiple of kv_heads: query head i reads KV head i / (Hq / Hkv) */
+    uint32_t head_dim;  /* a multiple of 4, <= OP_MAX_HEAD_DIM; else TEMPER_UNSUPPORTED */
+    float scale;        /* score = scale * q.k; 1 / sqrt(D) as a rule */
+    uint32_t longest;   /* the largest position among the rows, plus 1: cuts and splits the work */
+    uint32_t sequences; /* how many sequences the rows belong to (0 or 1: one); only speed depends
+                           on it */
 } op_attention_shape;
 
-/* Bytes of scratch that op_attention needs for this shape and every shape with fewer rows or a smaller `longest`. */
+/* Bytes of scratch that op_attention needs for this shape and every shape with fewer rows or a
+ * smaller `longest`. */
 uint64_t op_attention_scratch_bytes(const op_attention_shape *shape);
 
-/* out[r, h, :] = sum_p softmax_p(scale * q[r, h] . K[p, h / G]) V[p, h / G] over p = 0 .. position of row r, by
- * streaming softmax (running maximum and sum); K and V are read once for the G query heads of a KV head.
- * The cache already holds the rows' own k and v (op_rope_store earlier in the recording).
- * q, out: f32 [rows, Hq D]. scratch: at least op_attention_scratch_bytes, its contents mean nothing after. */
-void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache, gpu_view row_info,
-                  gpu_view block_table, gpu_view scratch, gpu_view out, const op_attention_shape *shape);
+/* out[r, h, :] = sum_p softmax_p(scale * q[r, h] . K[p, h / G]) V[p, h / G] over p = 0 .. position
+ * of row r, by streaming softmax (running maximum and sum); K and V are read once for the G query
+ * heads of a KV head. The cache already holds the rows' own k and v (op_rope_store earlier in the
+ * recording). q, out: f32 [rows, Hq D]. scratch: at least op_attention_scratch_bytes, its contents
+ * mean nothing after. */
+void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache,
+                  gpu_view row_info, gpu_view block_table, gpu_view scratch, gpu_view out,
+                  const op_attention_shape *shape);
 
-/* ---- the end of a step --------------------------------------------------------------------------------- */
+/* ---- the end of a step ----------------------------------------------------------------------- */
 
-/* How the next token is chosen. Filters come first, on the distribution as the model gives it; then temperature.
+/* How the next token is chosen. Filters come first, on the distribution as the model gives it; then
+ * temperature.
  *   top_k: keep the k largest logits (0: all); every token equal to the k-th is kept.
- *   top_p: of those, the fewest largest whose probabilities, renormalised, reach top_p (1: all, 0: the best); every
- *          token equal to the last is kept.
+ *   top_p: of those, the fewest largest whose probabilities, renormalised, reach top_p (1: all, 0:
+ *          the best); every token equal to the last is kept.
  *   min_p: of those, the tokens with probability >= min_p * the best (0: all).
  *   temperature <= 1e-6: the largest logit, the lowest id among equals.
- * The draw is argmax(logit / temperature + Gumbel noise) with noise a function of (seed, position, id) alone. */
+ * The draw is argmax(logit / temperature + Gumbel noise) with noise a function of (seed, position,
+ * id) alone. */
 typedef struct op_sample_params {
     float temperature;
     uint32_t top_k;
@@ -184,13 +211,28 @@ typedef struct op_sample_params {
     uint32_t position; /* row r draws with position + r */
 } op_sample_params;
 
-/* ids[r] = the next token of logits row r, or OP_NO_TOKEN where the row holds NaN or +infinity, or nothing but
- * -infinity. logits: f32 [rows, V], ids: u32 [rows]. -infinity masks a token. V to 2^24. */
+/* ids[r] = the next token of logits row r, or OP_NO_TOKEN where the row holds NaN or +infinity, or
+ * nothing but -infinity. logits: f32 [rows, V], ids: u32 [rows]. -infinity masks a token. V to
+ * 2^24. */
 void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view ids, uint32_t rows, uint32_t vocab,
                const op_sample_params *params);
 
-/* out[r] = log(sum_v exp(logits[r, v])) - logits[r, targets[r]], for perplexity. A target >= V gives NaN.
- * logits: f32 [rows, V]; targets: u32 [rows]; out: f32 [rows]. */
-void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t rows, uint32_t vocab);
+/* Penalties over a window of the text: the tokens in history [first, first + count). */
+typedef struct op_penalties {
+    uint32_t first, count;
+    float repeat;   /* divides a positive logit of a token that stands there, multiplies a negative;
+                       1: off */
+    float presence; /* taken from the logit of a token that stands there */
+    float frequency; /* taken once for each time */
+} op_penalties;
+
+/* logits: f32 [V], weakened in place where a token of the window is below V. history: u32. */
+void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t vocab,
+                 const op_penalties *penalties);
+
+/* out[r] = log(sum_v exp(logits[r, v])) - logits[r, targets[r]], for perplexity. A target >= V
+ * gives NaN. logits: f32 [rows, V]; targets: u32 [rows]; out: f32 [rows]. */
+void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t rows,
+            uint32_t vocab);
 
 #endif

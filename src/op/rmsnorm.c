@@ -7,13 +7,17 @@
 #include "op/rows.h"
 
 static const op_kernel_row rows_of_rmsnorm[] = {
-    {.name = "row_a_workgroup", .kernel = &kernel_rmsnorm, .invocations = 64, .workgroup_memory = 256,
+    {.name = "row_a_workgroup",
+     .kernel = &kernel_rmsnorm,
+     .invocations = 64,
+     .workgroup_memory = 256,
      .why = "one barrier a row; sums of squares in f32 as 64 short ones"},
 };
 
 const op_table op_table_rmsnorm = {"rmsnorm", rows_of_rmsnorm, 1};
 
-void op_rmsnorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows, uint32_t cols, float eps)
+void op_rmsnorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows,
+                uint32_t cols, float eps)
 {
     const uint64_t row_bytes = (uint64_t)cols * 4;
     if (rows == 0 || cols == 0 || !op_check_view(rec, "rmsnorm", "x", x, rows * row_bytes) ||
@@ -32,7 +36,8 @@ void op_rmsnorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint
             .weight = weight,
             .y = op_view_rows(device, y, row, count, row_bytes),
         };
-        const struct kernel_rmsnorm_params params = {.rows = (uint32_t)count, .cols = cols, .eps = eps};
+        const struct kernel_rmsnorm_params params = {
+            .rows = (uint32_t)count, .cols = cols, .eps = eps};
         kernel_rmsnorm_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

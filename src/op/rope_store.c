@@ -10,7 +10,9 @@
 #include "op/rows.h"
 
 static const op_kernel_row rows_of_rope_store[] = {
-    {.name = "pair", .kernel = &kernel_rope_store, .invocations = 64,
+    {.name = "pair",
+     .kernel = &kernel_rope_store,
+     .invocations = 64,
      .why = "one lane a pair of values; angles as exact fractions of a turn"},
 };
 
@@ -30,22 +32,27 @@ uint64_t op_cache_block_bytes(uint32_t kv_heads, uint32_t head_dim)
     return (uint64_t)kv_heads * OP_CACHE_BLOCK * head_dim * 4;
 }
 
-static bool check(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info, gpu_view q_out,
-                  const op_rope_shape *s)
+static bool check(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info,
+                  gpu_view q_out, const op_rope_shape *s)
 {
     const uint64_t heads = (uint64_t)s->q_heads + 2 * (uint64_t)s->kv_heads;
     if (s->head_dim % 2 != 0 || s->rotary_dim % 2 != 0 || s->rotary_dim > s->head_dim) {
-        gpu_record_fail(rec, TEMPER_UNSUPPORTED, "rope: %u rotary values in heads of %u", s->rotary_dim, s->head_dim);
+        gpu_record_fail(rec, TEMPER_UNSUPPORTED, "rope: %u rotary values in heads of %u",
+                        s->rotary_dim, s->head_dim);
         return false;
     }
     return op_check_view(rec, "rope", "qkv", qkv, s->rows * heads * s->head_dim * 4) &&
-           op_check_view(rec, "rope", "turns", turns, (uint64_t)s->rotary_dim / 2 * sizeof(op_turns)) &&
-           op_check_view(rec, "rope", "row_info", row_info, (uint64_t)s->rows * sizeof(op_row_info)) &&
-           op_check_view(rec, "rope", "q_out", q_out, (uint64_t)s->rows * s->q_heads * s->head_dim * 4);
+           op_check_view(rec, "rope", "turns", turns,
+                         (uint64_t)s->rotary_dim / 2 * sizeof(op_turns)) &&
+           op_check_view(rec, "rope", "row_info", row_info,
+                         (uint64_t)s->rows * sizeof(op_row_info)) &&
+           op_check_view(rec, "rope", "q_out", q_out,
+                         (uint64_t)s->rows * s->q_heads * s->head_dim * 4);
 }
 
-void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info, gpu_view block_table,
-                   gpu_view q_out, gpu_view k_cache, gpu_view v_cache, const op_rope_shape *shape)
+void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info,
+                   gpu_view block_table, gpu_view q_out, gpu_view k_cache, gpu_view v_cache,
+                   const op_rope_shape *shape)
 {
     const uint64_t heads = (uint64_t)shape->q_heads + 2 * (uint64_t)shape->kv_heads;
     const uint64_t pairs = shape->rows * heads * (shape->head_dim / 2);

@@ -11,15 +11,25 @@
 #include "op/op.h"
 
 const op_table *const op_tables[] = {
-    &op_table_lookup, &op_table_rmsnorm, &op_table_matmul, &op_table_rope_store, &op_table_attention,
-    &op_table_silu_gate, &op_table_add, &op_table_sample, &op_table_nll, NULL,
+    &op_table_lookup,
+    &op_table_rmsnorm,
+    &op_table_matmul,
+    &op_table_rope_store,
+    &op_table_attention,
+    &op_table_silu_gate,
+    &op_table_add,
+    &op_table_sample,
+    &op_table_penalize,
+    &op_table_nll,
+    NULL,
 };
 
 bool op_row_runs(gpu_device *device, const op_kernel_row *row)
 {
     const gpu_limits *limits = gpu_device_limits(device);
     return (row->kernel->needs & ~gpu_device_features(device)) == 0 &&
-           row->invocations <= limits->max_invocations && row->invocations <= limits->max_workgroup_x &&
+           row->invocations <= limits->max_invocations &&
+           row->invocations <= limits->max_workgroup_x &&
            row->workgroup_memory <= limits->max_workgroup_memory &&
            row->kernel->binding_count <= limits->max_storage_buffers;
 }
@@ -67,18 +77,21 @@ uint64_t op_rows_that_bind(gpu_device *device, uint64_t rows, uint64_t row_bytes
     return fit >= rows ? rows : max_u64(fit / 64, 1) * 64;
 }
 
-gpu_view op_view_rows(gpu_device *device, gpu_view view, uint64_t row0, uint64_t rows, uint64_t row_bytes)
+gpu_view op_view_rows(gpu_device *device, gpu_view view, uint64_t row0, uint64_t rows,
+                      uint64_t row_bytes)
 {
     if (row0 == 0 && view.size <= gpu_device_limits(device)->max_storage_binding)
         return view;
     return (gpu_view){view.buffer, view.offset + row0 * row_bytes, rows * row_bytes};
 }
 
-bool op_check_view(gpu_recorder *rec, const char *op, const char *name, gpu_view view, uint64_t bytes)
+bool op_check_view(gpu_recorder *rec, const char *op, const char *name, gpu_view view,
+                   uint64_t bytes)
 {
     if (view.buffer != NULL && view.size >= bytes)
         return true;
-    gpu_record_fail(rec, TEMPER_BAD_ARGUMENT, "%s: %s takes %" PRIu64 " bytes, its view has %" PRIu64, op, name,
-                    bytes, view.buffer != NULL ? view.size : 0);
+    gpu_record_fail(rec, TEMPER_BAD_ARGUMENT,
+                    "%s: %s takes %" PRIu64 " bytes, its view has %" PRIu64, op, name, bytes,
+                    view.buffer != NULL ? view.size : 0);
     return false;
 }

@@ -1,7 +1,8 @@
 /*
- * rows.h - which kernel computes an op: a table of rows per op. The first row fits whose features the device has,
- * whose limits it keeps and whose predicate accepts the shape; the last row of a table fits everything, on
- * WebGPU's default limits, without f16 and subgroups. `temper kernels list` prints these tables.
+ * rows.h - which kernel computes an op: a table of rows per op. The first row fits whose features
+ * the device has, whose limits it keeps and whose predicate accepts the shape; the last row of a
+ * table fits everything, on WebGPU's default limits, without f16 and subgroups. `temper kernels
+ * list` prints these tables.
  */
 #ifndef TEMPER_OP_ROWS_H
 #define TEMPER_OP_ROWS_H
@@ -20,12 +21,12 @@ typedef struct op_shape {
 
 typedef struct op_kernel_row {
     const char *name;
-    const gpu_kernel *kernel;      /* kernel->needs: the features */
-    uint32_t invocations;          /* lanes a workgroup */
-    uint32_t workgroup_memory;     /* bytes, at most */
+    const gpu_kernel *kernel;            /* kernel->needs: the features */
+    uint32_t invocations;                /* lanes a workgroup */
+    uint32_t workgroup_memory;           /* bytes, at most */
     bool (*fits)(const op_shape *shape); /* NULL: every shape */
-    uint32_t tile_rows, tile_cols; /* of a register tile; 0 where there is none */
-    const char *why;               /* one sentence */
+    uint32_t tile_rows, tile_cols;       /* of a register tile; 0 where there is none */
+    const char *why;                     /* one sentence */
 } op_kernel_row;
 
 typedef struct op_table {
@@ -34,8 +35,9 @@ typedef struct op_table {
     uint32_t count;
 } op_table;
 
-extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_table_silu_gate, op_table_add,
-    op_table_rope_store, op_table_attention, op_table_sample, op_table_nll;
+extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_table_silu_gate,
+    op_table_add, op_table_rope_store, op_table_attention, op_table_sample, op_table_penalize,
+    op_table_nll;
 
 /* All tables, in the order of a step; NULL at the end. */
 extern const op_table *const op_tables[];
@@ -45,7 +47,7 @@ const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const 
 /* True when the device can run the row, whatever the shape. */
 bool op_row_runs(gpu_device *device, const op_kernel_row *row);
 
-/* ---- what the files of this room share ----------------------------------------------------------------- */
+/* ---- what the files of this room share ------------------------------------------------------- */
 
 /* Workgroups folded into two dimensions, each within the device's limit. */
 typedef struct op_grid {
@@ -57,18 +59,21 @@ op_grid op_fold(gpu_device *device, uint64_t groups);
 /* Multiply-adds that one dispatch may take on this device: a software device gets less. */
 uint64_t op_dispatch_work(gpu_device *device);
 
-/* How many of `total` items one dispatch takes when each costs `cost` multiply-adds; a multiple of `unit` unless it is
- * all of them, at least one unit. */
+/* How many of `total` items one dispatch takes when each costs `cost` multiply-adds; a multiple of
+ * `unit` unless it is all of them, at least one unit. */
 uint64_t op_cut(gpu_device *device, uint64_t total, uint64_t cost, uint64_t unit);
 
-/* How many rows of row_bytes (the largest of an op's views) fit a binding: all, or a multiple of 64, so that the view
- * of the next rows starts aligned. */
+/* How many rows of row_bytes (the largest of an op's views) fit a binding: all, or a multiple of
+ * 64, so that the view of the next rows starts aligned. */
 uint64_t op_rows_that_bind(gpu_device *device, uint64_t rows, uint64_t row_bytes);
 
-/* Rows [row0, row0 + rows) of a view. A view that binds as it is stays so: its bind group serves any row count. */
-gpu_view op_view_rows(gpu_device *device, gpu_view view, uint64_t row0, uint64_t rows, uint64_t row_bytes);
+/* Rows [row0, row0 + rows) of a view. A view that binds as it is stays so: its bind group serves
+ * any row count. */
+gpu_view op_view_rows(gpu_device *device, gpu_view view, uint64_t row0, uint64_t rows,
+                      uint64_t row_bytes);
 
 /* Fails the recording and returns false when the view is smaller than bytes. */
-bool op_check_view(gpu_recorder *rec, const char *op, const char *name, gpu_view view, uint64_t bytes);
+bool op_check_view(gpu_recorder *rec, const char *op, const char *name, gpu_view view,
+                   uint64_t bytes);
 
 #endif

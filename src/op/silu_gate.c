@@ -15,7 +15,8 @@ const op_table op_table_silu_gate = {"silu_gate", rows_of_silu_gate, 1};
 void op_silu_gate(gpu_recorder *rec, gpu_view gate_up, gpu_view out, uint32_t rows, uint32_t f)
 {
     const uint64_t in_bytes = (uint64_t)f * 8, out_bytes = (uint64_t)f * 4;
-    if (rows == 0 || f == 0 || !op_check_view(rec, "silu_gate", "gate_up", gate_up, rows * in_bytes) ||
+    if (rows == 0 || f == 0 ||
+        !op_check_view(rec, "silu_gate", "gate_up", gate_up, rows * in_bytes) ||
         !op_check_view(rec, "silu_gate", "out", out, rows * out_bytes))
         return;
     gpu_device *device = gpu_recorder_device(rec);

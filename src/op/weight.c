@@ -1,5 +1,6 @@
 /*
- * weight.c - weights on the device: two planes, split by rows where a binding or a buffer is too small for all.
+ * weight.c - weights on the device: two planes, split by rows where a binding or a buffer is too
+ * small for all.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -46,11 +47,11 @@ static temper_status create_part(op_weight *w, uint64_t row0, uint64_t rows, err
 {
     op_weight_part *part = &w->parts[w->part_count++];
     *part = (op_weight_part){.row0 = row0, .rows = rows};
-    temper_status status = gpu_buffer_create(w->device, rows * data_row_bytes(w), GPU_PURPOSE_WEIGHTS, w->label,
-                                             &part->data, err);
+    temper_status status = gpu_buffer_create(w->device, rows * data_row_bytes(w),
+                                             GPU_PURPOSE_WEIGHTS, w->label, &part->data, err);
     if (status == TEMPER_OK && w->format.scale != SCALE_NONE)
-        status = gpu_buffer_create(w->device, rows * scale_row_bytes(w), GPU_PURPOSE_WEIGHTS, w->label,
-                                   &part->scales, err);
+        status = gpu_buffer_create(w->device, rows * scale_row_bytes(w), GPU_PURPOSE_WEIGHTS,
+                                   w->label, &part->scales, err);
     return status;
 }
 
@@ -60,16 +61,19 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
     *out = NULL;
     if (n == 0 || k == 0 || n > UINT32_MAX || k > INT32_MAX || !format_is_possible(format, k))
         return error_set(err, TEMPER_BAD_ARGUMENT,
-                         "%s: no weight of %" PRIu64 " rows by %" PRIu64 " columns in layout %d with scales %d of %u",
+                         "%s: no weight of %" PRIu64 " rows by %" PRIu64
+                         " columns in layout %d with scales %d of %u",
                          label, n, k, (int)format.layout, (int)format.scale, format.group);
     const gpu_limits *limits = gpu_device_limits(device);
     const uint64_t most = min_u64(limits->max_storage_binding, limits->max_buffer_size);
-    const uint64_t row_bytes = 4 * max_u64(weight_row_words(format, k), weight_scale_row_words(format, k));
+    const uint64_t row_bytes =
+        4 * max_u64(weight_row_words(format, k), weight_scale_row_words(format, k));
     const uint64_t part_rows = min_u64(most / row_bytes, n);
     if (part_rows == 0)
         return error_set(err, TEMPER_UNSUPPORTED,
-                         "%s: one row takes %" PRIu64 " bytes, the device binds %" PRIu64 " at most", label,
-                         row_bytes, most);
+                         "%s: one row takes %" PRIu64 " bytes, the device binds %" PRIu64
+                         " at most",
+                         label, row_bytes, most);
     const uint64_t parts = ceil_div(n, part_rows);
     op_weight *w = mem_calloc(1, sizeof *w + (size_t)parts * sizeof w->parts[0]);
     char *copy = mem_strdup(label);
@@ -108,11 +112,13 @@ temper_status op_weight_write_rows(op_weight *w, uint64_t row0, uint64_t rows, c
         const uint64_t end = min_u64(row0 + rows, part->row0 + part->rows);
         if (begin >= end)
             continue;
-        temper_status status = gpu_write(w->device, part->data, (begin - part->row0) * data_words * 4,
-                                         data + (begin - row0) * data_words, (end - begin) * data_words * 4, err);
+        temper_status status =
+            gpu_write(w->device, part->data, (begin - part->row0) * data_words * 4,
+                      data + (begin - row0) * data_words, (end - begin) * data_words * 4, err);
         if (status == TEMPER_OK && scales != NULL)
             status = gpu_write(w->device, part->scales, (begin - part->row0) * scale_words * 4,
-                               scales + (begin - row0) * scale_words, (end - begin) * scale_words * 4, err);
+                               scales + (begin - row0) * scale_words,
+                               (end - begin) * scale_words * 4, err);
         if (status != TEMPER_OK)
             return status;
     }

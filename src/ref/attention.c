@@ -1,5 +1,6 @@
 /*
- * attention.c - rotary positions, the blocked cache, and softmax attention with the whole row of scores at hand.
+ * attention.c - rotary positions, the blocked cache, and softmax attention with the whole row of
+ * scores at hand.
  */
 #include <math.h>
 
@@ -8,26 +9,29 @@
 
 enum { BLOCK = 256 };
 
-static uint64_t cache_at(const uint32_t *row_info, const uint32_t *block_table, const ref_heads *h, uint32_t row,
-                         uint32_t position, uint32_t kv_head)
+static uint64_t cache_at(const uint32_t *row_info, const uint32_t *block_table, const ref_heads *h,
+                         uint32_t row, uint32_t position, uint32_t kv_head)
 {
     const uint64_t block = block_table[row_info[2 * row + 1] + position / BLOCK];
     return ((block * h->kv_heads + kv_head) * BLOCK + position % BLOCK) * h->head_dim;
 }
 
-static void turn(const float *in, const double *inv_freq, uint32_t position, const ref_heads *h, double *out)
+static void turn(const float *in, const double *inv_freq, uint32_t position, const ref_heads *h,
+                 double *out)
 {
     for (uint32_t d = 0; d < h->head_dim; d++)
         out[d] = (double)in[d];
     for (uint32_t i = 0; i < h->rotary_dim / 2; i++) {
-        const double angle = position * inv_freq[i], a = (double)in[2 * i], b = (double)in[2 * i + 1];
+        const double angle = position * inv_freq[i], a = (double)in[2 * i],
+                     b = (double)in[2 * i + 1];
         out[2 * i] = a * cos(angle) - b * sin(angle);
         out[2 * i + 1] = a * sin(angle) + b * cos(angle);
     }
 }
 
-void ref_rope_store(const float *qkv, const double *inv_freq, const uint32_t *row_info, const uint32_t *block_table,
-                    const ref_heads *h, double *q_out, double *k_cache, double *v_cache)
+void ref_rope_store(const float *qkv, const double *inv_freq, const uint32_t *row_info,
+                    const uint32_t *block_table, const ref_heads *h, double *q_out, double *k_cache,
+                    double *v_cache)
 {
     const uint32_t heads = h->q_heads + 2 * h->kv_heads;
     for (uint32_t row = 0; row < h->rows; row++) {
@@ -46,8 +50,9 @@ void ref_rope_store(const float *qkv, const double *inv_freq, const uint32_t *ro
     }
 }
 
-void ref_attention(const float *q, const float *k_cache, const float *v_cache, const uint32_t *row_info,
-                   const uint32_t *block_table, const ref_heads *h, double scale, double *out)
+void ref_attention(const float *q, const float *k_cache, const float *v_cache,
+                   const uint32_t *row_info, const uint32_t *block_table, const ref_heads *h,
+                   double scale, double *out)
 {
     uint32_t longest = 0;
     for (uint32_t row = 0; row < h->rows; row++)
@@ -55,7 +60,8 @@ void ref_attention(const float *q, const float *k_cache, const float *v_cache, c
     double *score = mem_alloc(longest * sizeof *score);
     for (uint32_t row = 0; score != NULL && row < h->rows; row++)
         for (uint32_t head = 0; head < h->q_heads; head++) {
-            const uint32_t kv_head = head / (h->q_heads / h->kv_heads), count = row_info[2 * row] + 1;
+            const uint32_t kv_head = head / (h->q_heads / h->kv_heads),
+                           count = row_info[2 * row] + 1;
             const uint64_t at = ((uint64_t)row * h->q_heads + head) * h->head_dim;
             double highest = -INFINITY, total = 0;
             for (uint32_t p = 0; p < count; p++) {

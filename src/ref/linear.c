@@ -6,8 +6,8 @@
 
 #include "ref/ref.h"
 
-void ref_matmul(const float *x, const float *w, const float *start, uint64_t r0, uint64_t r1, uint64_t n, uint64_t k,
-                double *y)
+void ref_matmul(const float *x, const float *w, const float *start, uint64_t r0, uint64_t r1,
+                uint64_t n, uint64_t k, double *y)
 {
     for (uint64_t r = r0; r < r1; r++)
         for (uint64_t c = 0; c < n; c++) {
@@ -25,14 +25,16 @@ void ref_matmul(const float *x, const float *w, const float *start, uint64_t r0,
         }
 }
 
-void ref_embed(const float *w, uint64_t n, uint64_t k, const uint32_t *ids, uint64_t rows, double scale, double *out)
+void ref_embed(const float *w, uint64_t n, uint64_t k, const uint32_t *ids, uint64_t rows,
+               double scale, double *out)
 {
     for (uint64_t r = 0; r < rows; r++)
         for (uint64_t i = 0; i < k; i++)
             out[r * k + i] = ids[r] < n ? scale * (double)w[ids[r] * k + i] : (double)NAN;
 }
 
-void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t cols, double eps, double *y)
+void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t cols, double eps,
+                 double *y)
 {
     for (uint64_t r = 0; r < rows; r++) {
         double squares = 0;
@@ -48,7 +50,8 @@ void ref_silu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out)
 {
     for (uint64_t r = 0; r < rows; r++)
         for (uint64_t i = 0; i < f; i++) {
-            const double gate = (double)gate_up[r * 2 * f + i], up = (double)gate_up[r * 2 * f + f + i];
+            const double gate = (double)gate_up[r * 2 * f + i],
+                         up = (double)gate_up[r * 2 * f + f + i];
             out[r * f + i] = gate / (1 + exp(-gate)) * up;
         }
 }

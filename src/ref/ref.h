@@ -1,21 +1,24 @@
 /*
- * ref.h - every op of op/op.h once more, for the CPU, in double: small and plainly right. The yardstick of check
- * and of the tests; never linked into the library. Inputs are the f32 values the GPU gets, results are double.
+ * ref.h - every op of op/op.h once more, for the CPU, in double: small and plainly right. The
+ * yardstick of check and of the tests; never linked into the library. Inputs are the f32 values the
+ * GPU gets, results are double.
  */
 #ifndef TEMPER_REF_REF_H
 #define TEMPER_REF_REF_H
 
 #include <stdint.h>
 
-/* y[r, n] (+)= sum_k x[r, k] w[n, k] for the rows r0 <= r < r1; w f32 [n, k]. With start != NULL, y begins at
- * start[r, n], else at 0. */
-void ref_matmul(const float *x, const float *w, const float *start, uint64_t r0, uint64_t r1, uint64_t n, uint64_t k,
-                double *y);
+/* y[r, n] (+)= sum_k x[r, k] w[n, k] for the rows r0 <= r < r1; w f32 [n, k]. With start != NULL, y
+ * begins at start[r, n], else at 0. */
+void ref_matmul(const float *x, const float *w, const float *start, uint64_t r0, uint64_t r1,
+                uint64_t n, uint64_t k, double *y);
 
 /* out[r, :] = scale * w[ids[r], :], NaN for ids[r] >= n. */
-void ref_embed(const float *w, uint64_t n, uint64_t k, const uint32_t *ids, uint64_t rows, double scale, double *out);
+void ref_embed(const float *w, uint64_t n, uint64_t k, const uint32_t *ids, uint64_t rows,
+               double scale, double *out);
 
-void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t cols, double eps, double *y);
+void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t cols, double eps,
+                 double *y);
 void ref_silu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out);
 void ref_add(const float *a, const float *b, uint64_t count, double *out);
 
@@ -23,13 +26,16 @@ typedef struct ref_heads {
     uint32_t rows, q_heads, kv_heads, head_dim, rotary_dim;
 } ref_heads;
 
-/* row_info: pairs (position, table_offset). Blocks of 256 positions, caches [block][kv_heads][256][head_dim].
- * inv_freq: radians a position [rotary_dim / 2]. Cache entries of other positions are left alone. */
-void ref_rope_store(const float *qkv, const double *inv_freq, const uint32_t *row_info, const uint32_t *block_table,
-                    const ref_heads *heads, double *q_out, double *k_cache, double *v_cache);
+/* row_info: pairs (position, table_offset). Blocks of 256 positions, caches
+ * [block][kv_heads][256][head_dim]. inv_freq: radians a position [rotary_dim / 2]. Cache entries of
+ * other positions are left alone. */
+void ref_rope_store(const float *qkv, const double *inv_freq, const uint32_t *row_info,
+                    const uint32_t *block_table, const ref_heads *heads, double *q_out,
+                    double *k_cache, double *v_cache);
 
-void ref_attention(const float *q, const float *k_cache, const float *v_cache, const uint32_t *row_info,
-                   const uint32_t *block_table, const ref_heads *heads, double scale, double *out);
+void ref_attention(const float *q, const float *k_cache, const float *v_cache,
+                   const uint32_t *row_info, const uint32_t *block_table, const ref_heads *heads,
+                   double scale, double *out);
 
 typedef struct ref_sample_params {
     double temperature, top_p, min_p;
@@ -38,17 +44,24 @@ typedef struct ref_sample_params {
     uint32_t position;
 } ref_sample_params;
 
-/* keep[v] = 1 for tokens that the filters leave. Returns how many; 0 where no token can be chosen. */
-uint32_t ref_sample_keep(const float *logits, uint32_t vocab, const ref_sample_params *params, uint8_t *keep);
+/* keep[v] = 1 for tokens that the filters leave. Returns how many; 0 where no token can be chosen.
+ */
+uint32_t ref_sample_keep(const float *logits, uint32_t vocab, const ref_sample_params *params,
+                         uint8_t *keep);
 
 /* The standard Gumbel noise of a token at a position. */
 double ref_gumbel(uint64_t seed, uint32_t position, uint32_t id);
 
-/* The chosen token or 0xffffffff. *margin (may be NULL): by how much its score beats the second; infinity where
- * there is none. keep: scratch of vocab bytes. */
-uint32_t ref_sample(const float *logits, uint32_t vocab, const ref_sample_params *params, uint8_t *keep,
-                    double *margin);
+/* The chosen token or 0xffffffff. *margin (may be NULL): by how much its score beats the second;
+ * infinity where there is none. keep: scratch of vocab bytes. */
+uint32_t ref_sample(const float *logits, uint32_t vocab, const ref_sample_params *params,
+                    uint8_t *keep, double *margin);
 
-void ref_nll(const float *logits, const uint32_t *targets, uint64_t rows, uint32_t vocab, double *out);
+void ref_nll(const float *logits, const uint32_t *targets, uint64_t rows, uint32_t vocab,
+             double *out);
+
+/* out [V] = logits with the penalties of op_penalize over the window. */
+void ref_penalize(const float *logits, const uint32_t *window, uint32_t count, uint32_t vocab,
+                  double repeat, double presence, double frequency, double *out);
 
 #endif

@@ -35,7 +35,8 @@ static double keep_from(const float *sorted, uint32_t vocab, const ref_sample_pa
     return (double)sorted[count - 1];
 }
 
-uint32_t ref_sample_keep(const float *logits, uint32_t vocab, const ref_sample_params *p, uint8_t *keep)
+uint32_t ref_sample_keep(const float *logits, uint32_t vocab, const ref_sample_params *p,
+                         uint8_t *keep)
 {
     float highest = -INFINITY;
     for (uint32_t v = 0; v < vocab; v++) {
@@ -67,13 +68,15 @@ uint32_t ref_sample_keep(const float *logits, uint32_t vocab, const ref_sample_p
 
 double ref_gumbel(uint64_t seed, uint32_t position, uint32_t id)
 {
-    const uint32_t counter[4] = {id / 4, position, 0, 0}, key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const uint32_t counter[4] = {id / 4, position, 0, 0},
+                   key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t bits[4];
     philox4x32(counter, key, bits);
     return -log(-log1p(-((double)bits[id % 4] + 0.5) / 4294967296.0));
 }
 
-uint32_t ref_sample(const float *logits, uint32_t vocab, const ref_sample_params *p, uint8_t *keep, double *margin)
+uint32_t ref_sample(const float *logits, uint32_t vocab, const ref_sample_params *p, uint8_t *keep,
+                    double *margin)
 {
     const double none = INFINITY;
     if (margin != NULL)
@@ -83,7 +86,8 @@ uint32_t ref_sample(const float *logits, uint32_t vocab, const ref_sample_params
     uint32_t best = 0xffffffffu;
     double best_score = -INFINITY, second = -INFINITY;
     for (uint32_t v = 0; v < vocab; v++) {
-        const double noisy = (double)logits[v] / p->temperature + ref_gumbel(p->seed, p->position, v);
+        const double noisy =
+            (double)logits[v] / p->temperature + ref_gumbel(p->seed, p->position, v);
         const double score = p->temperature <= 1e-6 ? (double)logits[v] : noisy;
         if (!keep[v] && p->temperature > 1e-6)
             continue;
@@ -100,7 +104,8 @@ uint32_t ref_sample(const float *logits, uint32_t vocab, const ref_sample_params
     return best;
 }
 
-void ref_nll(const float *logits, const uint32_t *targets, uint64_t rows, uint32_t vocab, double *out)
+void ref_nll(const float *logits, const uint32_t *targets, uint64_t rows, uint32_t vocab,
+             double *out)
 {
     for (uint64_t r = 0; r < rows; r++) {
         const float *row = logits + r * vocab;

@@ -410,7 +410,8 @@ static void test_limits_below_the_defaults(void **state)
     assert_ok(gpu_submit(rec, NULL, err));
     rec = gpu_record_begin(device);
     gpu_record_dispatch(rec, pipeline, (gpu_view[]){{x, 512, 4}}, NULL, 1, 1, 1);
-    assert_fails(gpu_submit(rec, NULL, err), TEMPER_BAD_ARGUMENT, "minStorageBufferOffsetAlignment");
+    assert_fails(gpu_submit(rec, NULL, err), TEMPER_BAD_ARGUMENT,
+                 "minStorageBufferOffsetAlignment");
     gpu_buffer_destroy(x);
     gpu_device_release(device);
 }

@@ -61,7 +61,7 @@ typedef struct affine_values {
 
 static const gpu_kernel affine = {
     .name = "affine",
-    .source = "// y = a * x + b + bias; see \"@group(1) @binding(0) var<uniform> params: Params;\"\n"
+    .source = "// a * x + b + bias; see \"@group(1) @binding(0) var<uniform> params: Params;\"\n"
               "override GROUP: u32 = 64;\n"
               "struct Params { n: u32, a: f32, b: f32, row: u32 }\n"
               "@group(1) @binding(0) var<uniform> params: Params;\n"

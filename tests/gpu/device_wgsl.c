@@ -8,7 +8,8 @@
 
 /* ---- options and parameters ----------------------------------------------------------------- */
 
-static const gpu_kernel_option options[] = {{"N", false, 4}, {"W", true, 8}, {"LONG_NAME", false, 0}};
+static const gpu_kernel_option options[] = {
+    {"N", false, 4}, {"W", true, 8}, {"LONG_NAME", false, 0}};
 
 static gpu_kernel kernel_of(const char *source, uint32_t params_bytes)
 {
@@ -106,6 +107,7 @@ static void test_bindings(void **state)
 
 /* ---- workgroups ----------------------------------------------------------------------------- */
 
+#define PARENTHESES "((((((((((((((((((((((((("
 #define MAIN "@compute @workgroup_size(1) fn main() {}"
 
 static void test_measure(void **state)
@@ -121,10 +123,11 @@ static void test_measure(void **state)
         {"@workgroup_size(0x10u, 2i) @compute fn main() {}", 16, 2, 1, 0},
         {"override W: u32 = 64; @compute @workgroup_size(W) fn main() {}", 99, 1, 1, 0},
         {"@id(3) override W = 64; @compute @workgroup_size(W * 2) fn main() {}", 198, 1, 1, 0},
-        {"override V: u32 = W + 1; override W: u32; @compute @workgroup_size(V) fn main() {}", 100, 1,
-         1, 0},
+        {"override V: u32 = W + 1; override W: u32; @compute @workgroup_size(V) fn main() {}", 100,
+         1, 1, 0},
         {"const A = 2 + 3 * 4; @compute @workgroup_size(A) fn main() {}", 14, 1, 1, 0},
-        {"const A = (2 + 3) * 4 - 6 / 2 % 2; @compute @workgroup_size(A) fn main() {}", 19, 1, 1, 0},
+        {"const A = (2 + 3) * 4 - 6 / 2 % 2; @compute @workgroup_size(A) fn main() {}", 19, 1, 1,
+         0},
         {"const A = 1 << 4 | 64 >> 3 & 12; @compute @workgroup_size(A) fn main() {}", 24, 1, 1, 0},
         {"const A = min(W, 5) + max(2u, 3u) + u32(1); override W: u32 = 2;"
          "@compute @workgroup_size(A) fn main() {}", 9, 1, 1, 0},
@@ -157,8 +160,8 @@ static void test_measure(void **state)
         {"var<workgroup> a: array<f32, 0>;" MAIN, 0, 0, 0, 0},
         {"var<workgroup> a: mystery;" MAIN, 0, 0, 0, 0},
         {"struct S { @align(32) a: f32 }; var<workgroup> s: S;" MAIN, 0, 0, 0, 0},
-        {"var<workgroup> a: array<f32, ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((("
-         , 0, 0, 0, 0},
+        {"var<workgroup> a: array<f32, " PARENTHESES PARENTHESES PARENTHESES PARENTHESES, 0, 0, 0,
+         0},
     };
     const uint32_t values[] = {17, 99, 0};
     const gpu_kernel kernel = kernel_of("", 0);

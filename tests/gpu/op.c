@@ -1,5 +1,6 @@
 /*
- * op.c - the case list with everything the adapter offers, guard bands on, the library's bounds checks off.
+ * op.c - the case list with everything the adapter offers, guard bands on, the library's bounds
+ * checks off.
  */
 #include "gpu/op_common.h"
 

@@ -23,11 +23,13 @@ static bool run_one(gpu_device *device, uint32_t index)
     if (status != TEMPER_OK)
         print_error("%s/%s: %s\n", c.op, c.name, err.text);
     else if (!result.ok)
-        print_error("%s/%s: error %g, limit %g: %s\n", c.op, c.name, result.error, result.limit, result.detail);
+        print_error("%s/%s: error %g, limit %g: %s\n", c.op, c.name, result.error, result.limit,
+                    result.detail);
     return status == TEMPER_OK && result.ok;
 }
 
-/* Runs every case of at most this cost on a new device; prints the adapter, what failed and what was left out. */
+/* Runs every case of at most this cost on a new device; prints the adapter, what failed and what
+ * was left out. */
 static void run_cases(const temper_device_desc *desc, bool guard, check_cost most)
 {
     gpu_device *device;
@@ -35,9 +37,10 @@ static void run_cases(const temper_device_desc *desc, bool guard, check_cost mos
     if (check_open(desc, guard, &device, &err) != TEMPER_OK)
         fail_msg("%s", err.text);
     const gpu_adapter_info *adapter = gpu_device_adapter(device);
-    print_message("%s, %s; without %s; %u limits lowered; bounds checks %s; guards %s\n", adapter->name,
-                  adapter->driver, desc->without != NULL ? desc->without : "nothing", desc->limit_count,
-                  gpu_device_robust(device) ? "on" : "off", guard ? "on" : "off");
+    print_message("%s, %s; without %s; %u limits lowered; bounds checks %s; guards %s\n",
+                  adapter->name, adapter->driver, desc->without != NULL ? desc->without : "nothing",
+                  desc->limit_count, gpu_device_robust(device) ? "on" : "off",
+                  guard ? "on" : "off");
     uint32_t wrong = 0, ran = 0, left = 0;
     const double start = clock_seconds();
     for (uint32_t i = 0; i < check_case_count(); i++) {
@@ -49,8 +52,8 @@ static void run_cases(const temper_device_desc *desc, bool guard, check_cost mos
         ran++;
         assert_int_equal(gpu_device_status(device, NULL), TEMPER_OK);
     }
-    print_message("%u cases in %.1f s, %u wrong; %u cost more and were left out\n", ran, clock_seconds() - start, wrong,
-                  left);
+    print_message("%u cases in %.1f s, %u wrong; %u cost more and were left out\n", ran,
+                  clock_seconds() - start, wrong, left);
     assert_int_equal(gpu_device_counters(device).live_bytes[GPU_PURPOSE_WEIGHTS], 0);
     assert_int_equal(gpu_device_counters(device).live_bytes[GPU_PURPOSE_SCRATCH], 0);
     gpu_device_release(device);

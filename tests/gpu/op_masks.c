@@ -1,6 +1,7 @@
 /*
- * op_masks.c - the quick cases again with what other devices lack: no f16, no subgroups, no immediates, WebGPU's
- * default limits with the bounds checks on; and limits so tight that every grid folds and every weight is split.
+ * op_masks.c - the quick cases again with what other devices lack: no f16, no subgroups, no
+ * immediates, WebGPU's default limits with the bounds checks on; and limits so tight that every
+ * grid folds and every weight is split.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ static void tight_limits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(default_limits), cmocka_unit_test(tight_limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(default_limits),
+                                       cmocka_unit_test(tight_limits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

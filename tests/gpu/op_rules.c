@@ -1,5 +1,6 @@
 /*
- * op_rules.c - what holds for all ops: the table of kernel rows, refusals, splitting, failed allocations, preparing.
+ * op_rules.c - what holds for all ops: the table of kernel rows, refusals, splitting, failed
+ * allocations, preparing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,15 +66,17 @@ static void weights_are_refused(void **state)
     for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         error err = {0};
         op_weight *w;
-        assert_int_equal(op_weight_create(device, wrong[i].format, wrong[i].n, wrong[i].k, "blk.7", &w, &err),
-                         wrong[i].status);
+        assert_int_equal(
+            op_weight_create(device, wrong[i].format, wrong[i].n, wrong[i].k, "blk.7", &w, &err),
+            wrong[i].status);
         assert_null(w);
         assert_non_null(strstr(err.text, "blk.7"));
     }
     gpu_device_release(device);
 }
 
-/* 1000 rows of 288 + 72 bytes under bindings of 4096: parts of 14 rows, and the product sees one matrix. */
+/* 1000 rows of 288 + 72 bytes under bindings of 4096: parts of 14 rows, and the product sees one
+ * matrix. */
 static void weights_are_split(void **state)
 {
     (void)state;
@@ -96,12 +99,15 @@ static void weights_are_split(void **state)
         assert_int_equal(op_weight_create(device, q4, N, K, "w", &w, &err), TEMPER_OK);
         assert_int_equal(w->part_count, tight ? 5 : 1);
         /* In uneven pieces, across the edges of the parts. */
-        for (uint64_t row = 0, step = 1; row < N; row += step, step = step * 2 + 1 > N - row ? N - row : step * 2 + 1)
-            assert_int_equal(op_weight_write_rows(w, row, step, data + row * K / 8, scales + row * K / 32, &err),
-                             TEMPER_OK);
+        for (uint64_t row = 0, step = 1;
+             row<N; row += step, step = step * 2 + 1> N - row ? N - row : step * 2 + 1)
+            assert_int_equal(
+                op_weight_write_rows(w, row, step, data + row * K / 8, scales + row * K / 32, &err),
+                TEMPER_OK);
         for (int i = 0; i < 4; i++)
-            assert_int_equal(gpu_buffer_create(device, sizes[i], GPU_PURPOSE_SCRATCH, "b", &buffers[i], &err),
-                             TEMPER_OK);
+            assert_int_equal(
+                gpu_buffer_create(device, sizes[i], GPU_PURPOSE_SCRATCH, "b", &buffers[i], &err),
+                TEMPER_OK);
         gpu_write(device, buffers[0], 0, x, sizes[0], &err);
         gpu_write(device, buffers[2], 0, ids, sizes[2], &err);
         gpu_recorder *rec = gpu_record_begin(device);
@@ -165,8 +171,10 @@ static void views_too_small_are_refused(void **state)
     op_weight *w;
     gpu_buffer *x, *y;
     assert_int_equal(op_weight_create(device, q4, 64, 64, "w", &w, &err), TEMPER_OK);
-    assert_int_equal(gpu_buffer_create(device, 64 * 4 * 2, GPU_PURPOSE_SCRATCH, "x", &x, &err), TEMPER_OK);
-    assert_int_equal(gpu_buffer_create(device, 64 * 4 * 2, GPU_PURPOSE_SCRATCH, "y", &y, &err), TEMPER_OK);
+    assert_int_equal(gpu_buffer_create(device, 64 * 4 * 2, GPU_PURPOSE_SCRATCH, "x", &x, &err),
+                     TEMPER_OK);
+    assert_int_equal(gpu_buffer_create(device, 64 * 4 * 2, GPU_PURPOSE_SCRATCH, "y", &y, &err),
+                     TEMPER_OK);
     gpu_recorder *rec = gpu_record_begin(device);
     op_matmul(rec, w, gpu_whole(x), gpu_whole(y), 3, OP_WRITE);
     gpu_ticket ticket;
@@ -188,7 +196,9 @@ static void preparing_creates_all_pipelines(void **state)
     error err = {0};
     gpu_buffer *buffers[7];
     for (int i = 0; i < 7; i++)
-        assert_int_equal(gpu_buffer_create(device, 1 << 20, GPU_PURPOSE_SCRATCH, "b", &buffers[i], &err), TEMPER_OK);
+        assert_int_equal(
+            gpu_buffer_create(device, 1 << 20, GPU_PURPOSE_SCRATCH, "b", &buffers[i], &err),
+            TEMPER_OK);
     gpu_view v[7];
     for (int i = 0; i < 7; i++)
         v[i] = gpu_whole(buffers[i]);
