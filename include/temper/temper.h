@@ -340,6 +340,14 @@ TEMPER_API void temper_session_close(temper_session *session);
 /* Positions the session can hold. */
 TEMPER_API uint32_t temper_session_context(const temper_session *session);
 
+enum { TEMPER_MAX_BIASES = 1024, TEMPER_MAX_LOGPROBS = 32 };
+
+/* A number added to a token's logit before anything else; -infinity makes it impossible. */
+typedef struct temper_logit_bias {
+    uint32_t id;
+    float bias;
+} temper_logit_bias;
+
 /* How the next token is chosen. All fields zero: always the likeliest (temperature 0). */
 typedef struct temper_sampling {
     float temperature;    /* 0 and up to 1e-6: greedy; finite, not negative */
@@ -350,8 +358,18 @@ typedef struct temper_sampling {
     float presence_penalty;  /* taken from the logit of a token that stands there; 0: off */
     float frequency_penalty; /* taken once for each time it does; 0: off */
     int64_t penalty_window;  /* how many tokens back, the prompt's too; 0: 64; below 0: all */
-    uint64_t seed;           /* the same seed gives the same text on the same device */
+    const temper_logit_bias *biases; /* bias_count of them, no id twice, at most
+                                        TEMPER_MAX_BIASES. Borrowed */
+    size_t bias_count;
+    uint64_t seed; /* the same seed gives the same text on the same device */
 } temper_sampling;
+
+/* A token and the natural logarithm of its probability, after biases and penalties, before the
+ * filters and the temperature. */
+typedef struct temper_logprob {
+    uint32_t id;
+    float logprob;
+} temper_logprob;
 
 typedef enum temper_finish {
     TEMPER_FINISH_STOP,     /* the model ended its answer, or a stop string appeared */
@@ -370,6 +388,8 @@ typedef struct temper_request {
                              has in common with the last call. At least one id. Borrowed */
     uint64_t max_tokens;  /* 0: until the context is full */
     bool no_tokens;       /* compute the prompt only */
+    bool logprobs;        /* log-probabilities of the tokens chosen ... */
+    uint32_t best;        /* ... and of the likeliest at each place, 0 to TEMPER_MAX_LOGPROBS */
     temper_sampling sampling;
     const char *const *stops; /* stop_count strings that end the answer; not part of it. Borrowed */
     size_t stop_count;
@@ -385,8 +405,10 @@ typedef struct temper_result {
     size_t prompt_tokens; /* ids in the prompt */
     size_t reused_tokens; /* of these, how many were still in the cache */
     temper_finish finish;
-    double prompt_seconds; /* from the call to the first token */
-    double decode_seconds; /* from the first token to the last */
+    const temper_logprob *logprobs; /* [token_count][1 + best]: the chosen token, then the
+                                       likeliest; NULL unless asked for. A view like tokens */
+    double prompt_seconds;          /* from the call to the first token */
+    double decode_seconds;          /* from the first token to the last */
 } temper_result;
 
 /* Continues the prompt. Errors: TEMPER_CONTEXT_FULL for a prompt that does not fit (never cut in

@@ -35,7 +35,7 @@ typedef struct check_group {
 } check_group;
 
 extern const check_group check_matmul, check_lookup, check_rmsnorm, check_silu_gate, check_add,
-    check_rope_store, check_attention, check_sample, check_penalize, check_nll;
+    check_rope_store, check_attention, check_sample, check_penalize, check_bias_logits, check_best, check_nll;
 
 /* ---- memory and inputs ----------------------------------------------------------------------- */
 

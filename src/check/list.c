@@ -13,7 +13,7 @@
 
 static const check_group *const groups[] = {
     &check_lookup,    &check_rmsnorm, &check_matmul, &check_rope_store, &check_attention,
-    &check_silu_gate, &check_add,     &check_sample, &check_penalize,   &check_nll,
+    &check_silu_gate, &check_add,     &check_sample, &check_penalize, &check_bias_logits, &check_best,   &check_nll,
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 

@@ -33,6 +33,9 @@ static temper_status parse_limit(const char *text, char *name, size_t size, uint
     if (equals[1] < '0' || equals[1] > '9' || *end != '\0' || errno != 0)
         return error_set(err, TEMPER_BAD_ARGUMENT,
                          "the limit \"%s\" needs a whole number after the =", text);
+    if (number == 0)
+        return error_set(err, TEMPER_BAD_ARGUMENT,
+                         "the limit \"%s\": with 0 nothing can be computed", text);
     memcpy(name, text, (size_t)(equals - text));
     name[equals - text] = '\0';
     *value = number;

@@ -43,6 +43,9 @@ temper_engine *infer_engine_retain(temper_engine *engine);
 /* TEMPER_BAD_ARGUMENT, with the field's name and value, when one is out of its range. */
 temper_status infer_check_sampling(const temper_sampling *sampling, error *err);
 
+/* The same for the logit biases, of ids below `vocabulary`. */
+temper_status infer_check_biases(const temper_sampling *sampling, uint32_t vocabulary, error *err);
+
 /* What the GPU is given: fields out of use replaced by the values that switch them off. */
 op_sample_params infer_sample_params(const temper_sampling *sampling, uint32_t position);
 

@@ -33,6 +33,28 @@ temper_status infer_check_sampling(const temper_sampling *sampling, error *err)
     return check_unit("min_p", sampling->min_p, err);
 }
 
+temper_status infer_check_biases(const temper_sampling *sampling, uint32_t vocabulary, error *err)
+{
+    if (sampling->bias_count > TEMPER_MAX_BIASES)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "%zu logit biases; at most %d can be given",
+                         sampling->bias_count, TEMPER_MAX_BIASES);
+    for (size_t i = 0; i < sampling->bias_count; i++) {
+        const temper_logit_bias *bias = &sampling->biases[i];
+        if (bias->id >= vocabulary)
+            return error_set(err, TEMPER_BAD_ARGUMENT,
+                             "a logit bias is for id %u, which is not in the vocabulary of %u",
+                             bias->id, vocabulary);
+        if (isnan(bias->bias) || (isinf(bias->bias) && bias->bias > 0.0f))
+            return error_set(err, TEMPER_BAD_ARGUMENT,
+                             "the logit bias of id %u is %g; it must be finite or -infinity",
+                             bias->id, (double)bias->bias);
+        for (size_t j = 0; j < i; j++)
+            if (sampling->biases[j].id == bias->id)
+                return error_set(err, TEMPER_BAD_ARGUMENT, "id %u has two logit biases", bias->id);
+    }
+    return TEMPER_OK;
+}
+
 op_penalties infer_penalties(const temper_sampling *sampling, uint32_t position)
 {
     const float repeat = sampling->repeat_penalty > 0.0f ? sampling->repeat_penalty : 1.0f;

@@ -19,6 +19,9 @@ struct temper_session {
     gpu_buffer
         *ids; /* u32 [max_rows]: the rows of a step; the sampler writes the next id to the first */
     gpu_buffer *history;    /* u32 [context + 1]: the text so far, for penalties */
+    gpu_buffer *biases;     /* op_logit_bias [TEMPER_MAX_BIASES] */
+    gpu_buffer *scored;     /* op_scored [1 + TEMPER_MAX_LOGPROBS]: of the last choice */
+    gpu_buffer *surprise;   /* f32 [1]: the negative log-likelihood of the last choice */
     gpu_buffer *row_info;   /* op_row_info [max_rows] */
     gpu_buffer *targets;    /* u32 [groups][64]: what temper_session_score scores */
     gpu_buffer *scores;     /* f32 [groups][64] */
@@ -26,6 +29,8 @@ struct temper_session {
     uint32_t *timeline;     /* [context]: the ids whose keys and values are cached */
     uint32_t cached;
     token_list answer;
+    temper_logprob *logprobs; /* [logprob_capacity] behind the last result */
+    size_t logprob_capacity;
 };
 
 static temper_status out_of_memory(error *err)
@@ -56,6 +61,9 @@ static temper_status open_buffers(temper_session *s, error *err)
     } rows[] = {
         {&s->ids, m->max_rows * sizeof(uint32_t), "ids"},
         {&s->history, ((uint64_t)s->context + 1) * sizeof(uint32_t), "history"},
+        {&s->biases, TEMPER_MAX_BIASES * sizeof(op_logit_bias), "logit biases"},
+        {&s->scored, (1 + TEMPER_MAX_LOGPROBS) * sizeof(op_scored), "best logits"},
+        {&s->surprise, sizeof(float), "surprise"},
         {&s->row_info, m->max_rows * sizeof(op_row_info), "row positions"},
         {&s->targets, scores, "scored ids"},
         {&s->scores, scores, "scores"},
@@ -78,7 +86,9 @@ static temper_status prepare(temper_session *s, error *err)
     const op_sample_params greedy = {0};
     const op_sample_params drawn = {.temperature = 1.0f, .top_k = 1, .top_p = 0.5f, .min_p = 0.1f};
     const op_penalties penalties = {.count = 1};
+    op_bias_logits(rec, model_logits(m), gpu_whole(s->biases), vocabulary, 1);
     op_penalize(rec, model_logits(m), gpu_whole(s->history), vocabulary, &penalties);
+    op_best(rec, model_logits(m), gpu_whole(s->ids), gpu_whole(s->scored), vocabulary, 1);
     op_sample(rec, model_logits(m), gpu_whole(s->ids), 1, vocabulary, &greedy);
     op_sample(rec, model_logits(m), gpu_whole(s->ids), 1, vocabulary, &drawn);
     op_nll(rec, model_logits(m), score_slot(s->targets, 0), score_slot(s->scores, 0), 1,
@@ -107,6 +117,10 @@ static void close_parts(temper_session *s)
     kv_cache_close(s->cache);
     gpu_buffer_destroy(s->ids);
     gpu_buffer_destroy(s->history);
+    gpu_buffer_destroy(s->biases);
+    gpu_buffer_destroy(s->scored);
+    gpu_buffer_destroy(s->surprise);
+    mem_free(s->logprobs);
     gpu_buffer_destroy(s->row_info);
     gpu_buffer_destroy(s->targets);
     gpu_buffer_destroy(s->scores);
@@ -184,22 +198,38 @@ static model_step step_of(const temper_session *s, uint32_t first, uint32_t rows
                         .row_info = gpu_whole(s->row_info)};
 }
 
+/* What comes back from the choice of a token: the id, and with logprobs its surprise and the best.
+ */
+static uint64_t choice_bytes(const temper_request *request)
+{
+    return sizeof(uint32_t) +
+           (request->logprobs ? sizeof(float) + (1 + request->best) * sizeof(op_scored) : 0);
+}
+
 /* Records the choice of the id at `position` from the first logits row, and its way back to the
  * host. Under penalties the id joins the history on the device, where the next choice looks. */
-static void record_choice(temper_session *s, gpu_recorder *rec, const temper_sampling *sampling,
+static void record_choice(temper_session *s, gpu_recorder *rec, const temper_request *request,
                           uint32_t position)
 {
     const uint32_t vocabulary = s->engine->net->config.vocabulary;
     const gpu_view logits = model_logits(s->engine->net);
     const gpu_view chosen = {s->ids, 0, sizeof(uint32_t)};
-    const op_sample_params params = infer_sample_params(sampling, position);
-    const op_penalties penalties = infer_penalties(sampling, position);
+    const op_sample_params params = infer_sample_params(&request->sampling, position);
+    const op_penalties penalties = infer_penalties(&request->sampling, position);
+    op_bias_logits(rec, logits, gpu_whole(s->biases), vocabulary,
+                   (uint32_t)request->sampling.bias_count);
     op_penalize(rec, logits, gpu_whole(s->history), vocabulary, &penalties);
     op_sample(rec, logits, gpu_whole(s->ids), 1, vocabulary, &params);
     if (penalties.count > 0)
         gpu_record_copy(rec, chosen,
                         (gpu_view){s->history, position * sizeof(uint32_t), sizeof(uint32_t)});
     gpu_record_readback(rec, chosen);
+    if (!request->logprobs)
+        return;
+    op_nll(rec, logits, gpu_whole(s->ids), gpu_whole(s->surprise), 1, vocabulary);
+    op_best(rec, logits, gpu_whole(s->ids), gpu_whole(s->scored), vocabulary, request->best);
+    gpu_record_readback(rec, gpu_whole(s->surprise));
+    gpu_record_readback(rec, (gpu_view){s->scored, 0, (1 + request->best) * sizeof(op_scored)});
 }
 
 /* Checks a prompt and drops from the timeline what it does not share. At least `recompute` of its
@@ -232,8 +262,8 @@ static temper_status align(temper_session *s, temper_tokens prompt, size_t recom
 
 /* What a chunk of a prompt is followed by. */
 typedef struct chunk_end {
-    const temper_sampling *choose; /* choose the next id after the last chunk */
-    bool logits;                   /* read the last row's logits back after the last chunk */
+    const temper_request *choose; /* choose the next id after the last chunk */
+    bool logits;                  /* read the last row's logits back after the last chunk */
 } chunk_end;
 
 /* Submits rows [first, first + rows) of the prompt. */
@@ -329,7 +359,7 @@ static temper_status submit_decode(answer_run *run, gpu_ticket *ticket, error *e
     model_step step = step_of(s, s->cached, 1);
     step.logit_rows = 1;
     model_record_step(m, rec, &step);
-    record_choice(s, rec, &run->request->sampling, s->cached + 1);
+    record_choice(s, rec, run->request, s->cached + 1);
     return gpu_submit(rec, ticket, err);
 }
 
@@ -343,10 +373,39 @@ static bool emit(answer_run *run)
     return more;
 }
 
-/* Takes one id. *done becomes true when the answer has ended. */
-static temper_status take(answer_run *run, uint32_t id, bool *done, error *err)
+/* What gpu_wait gives for the choice of a token, in the order of record_choice's readbacks. */
+typedef struct choice {
+    uint32_t id;
+    float surprise;
+    op_scored scored[1 + TEMPER_MAX_LOGPROBS];
+} choice;
+
+/* Keeps the log-probabilities of the answer's last token. */
+static temper_status keep_logprobs(answer_run *run, const choice *chosen, error *err)
 {
     temper_session *s = run->session;
+    const size_t width = 1 + run->request->best, first = (s->answer.count - 1) * width;
+    if (first + width > s->logprob_capacity) {
+        const size_t capacity = (first + width) * 2;
+        temper_logprob *larger = mem_realloc(s->logprobs, capacity * sizeof *larger);
+        if (larger == NULL)
+            return error_set(err, TEMPER_NO_MEMORY, "no memory for log-probabilities");
+        s->logprobs = larger;
+        s->logprob_capacity = capacity;
+    }
+    /* The surprise is log(sum) - logit of the chosen token, so the sum follows from its logit. */
+    const float log_sum = chosen->surprise + chosen->scored[0].logit;
+    for (size_t i = 0; i < width; i++)
+        s->logprobs[first + i] =
+            (temper_logprob){chosen->scored[i].id, chosen->scored[i].logit - log_sum};
+    return TEMPER_OK;
+}
+
+/* Takes one choice. *done becomes true when the answer has ended. */
+static temper_status take(answer_run *run, const choice *chosen, bool *done, error *err)
+{
+    temper_session *s = run->session;
+    const uint32_t id = chosen->id;
     *done = true;
     if (id == OP_NO_TOKEN)
         return error_set(err, TEMPER_NOT_FINITE,
@@ -361,6 +420,8 @@ static temper_status take(answer_run *run, uint32_t id, bool *done, error *err)
         return TEMPER_OK;
     bool stopped = false;
     temper_status status = token_list_push(&s->answer, id, err);
+    if (status == TEMPER_OK && run->request->logprobs)
+        status = keep_logprobs(run, chosen, err);
     if (status == TEMPER_OK && run->stream != NULL)
         status = text_stream_push(run->stream, id, &run->text, &stopped, err);
     if (status != TEMPER_OK || stopped)
@@ -385,21 +446,37 @@ static temper_status decode(answer_run *run, error *err)
         temper_status status = TEMPER_OK;
         if (s->answer.count + 1 < run->limit)
             status = submit_decode(run, &next, err);
-        uint32_t id = OP_NO_TOKEN;
-        const temper_status waited = gpu_wait(device, run->current, &id, sizeof id, err);
+        choice chosen = {.id = OP_NO_TOKEN};
+        const temper_status waited =
+            gpu_wait(device, run->current, &chosen, choice_bytes(run->request), err);
         status = status == TEMPER_OK ? waited : status;
         if (s->answer.count == 0)
             run->first_token = clock_seconds();
         if (status == TEMPER_OK)
-            status = take(run, id, &done, err);
+            status = take(run, &chosen, &done, err);
         if (status != TEMPER_OK || done) {
             gpu_discard(device, next);
             return status;
         }
-        s->timeline[s->cached++] = id;
+        s->timeline[s->cached++] = chosen.id;
         run->current = next;
     }
     return TEMPER_OK;
+}
+
+/* Queues what the sampler reads beside the logits: the prompt's ids, and the biases. */
+static temper_status write_sampling(temper_session *s, const temper_request *request, error *err)
+{
+    gpu_device *device = s->engine->net->device;
+    const temper_sampling *sampling = &request->sampling;
+    temper_status status = TEMPER_OK;
+    if (infer_penalties(sampling, 1).count > 0)
+        status = gpu_write(device, s->history, 0, request->prompt.ids,
+                           request->prompt.count * sizeof(uint32_t), err);
+    if (status == TEMPER_OK && sampling->bias_count > 0)
+        status = gpu_write(device, s->biases, 0, sampling->biases,
+                           sampling->bias_count * sizeof(op_logit_bias), err);
+    return status;
 }
 
 static temper_status generate(answer_run *run, error *err)
@@ -407,13 +484,12 @@ static temper_status generate(answer_run *run, error *err)
     temper_session *s = run->session;
     const temper_request *request = run->request;
     const double begin = clock_seconds();
-    const chunk_end end = {.choose = run->limit > 0 ? &request->sampling : NULL};
+    const chunk_end end = {.choose = run->limit > 0 ? request : NULL};
     uint32_t start = 0;
     bool stopped = false;
     temper_status status = align(s, request->prompt, 1, &start, err);
-    if (status == TEMPER_OK && infer_penalties(&request->sampling, 1).count > 0)
-        status = gpu_write(s->engine->net->device, s->history, 0, request->prompt.ids,
-                           request->prompt.count * sizeof(uint32_t), err);
+    if (status == TEMPER_OK)
+        status = write_sampling(s, request, err);
     if (status == TEMPER_OK)
         status = prefill(s, request, start, &end, &run->current, &stopped, err);
     if (status != TEMPER_OK)
@@ -447,6 +523,11 @@ temper_status temper_session_generate(temper_session *session, const temper_requ
     assert(session != NULL && request != NULL && result != NULL);
     *result = (temper_result){0};
     temper_status status = infer_check_sampling(&request->sampling, err);
+    if (status == TEMPER_OK)
+        status = infer_check_biases(&request->sampling, session->engine->info.vocabulary, err);
+    if (status == TEMPER_OK && request->best > TEMPER_MAX_LOGPROBS)
+        status = error_set(err, TEMPER_BAD_ARGUMENT, "best is %u; it must be 0 to %d",
+                           request->best, TEMPER_MAX_LOGPROBS);
     if (status != TEMPER_OK)
         return status;
     if ((status = infer_enter(session->engine->device, err)) != TEMPER_OK)
@@ -472,6 +553,7 @@ temper_status temper_session_generate(temper_session *session, const temper_requ
     strbuf_free(&run.text);
     result->tokens = session->answer.ids;
     result->token_count = session->answer.count;
+    result->logprobs = request->logprobs ? session->logprobs : NULL;
     infer_leave(session->engine->device);
     return status;
 }

@@ -230,6 +230,31 @@ typedef struct op_penalties {
 void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t vocab,
                  const op_penalties *penalties);
 
+/* A number added to the logit of a token; -infinity makes it impossible. */
+typedef struct op_logit_bias {
+    uint32_t id;
+    float bias;
+} op_logit_bias;
+
+/* logits: f32 [V], in place. pairs: op_logit_bias [count], no id twice; ids at or above V are
+ * passed over. */
+void op_bias_logits(gpu_recorder *rec, gpu_view logits, gpu_view pairs, uint32_t vocab,
+                    uint32_t count);
+
+enum { OP_MAX_BEST = 32 };
+
+/* A token and its logit. */
+typedef struct op_scored {
+    uint32_t id;
+    float logit;
+} op_scored;
+
+/* out: op_scored [1 + count]: the chosen token (chosen: u32 [1]; NaN when it is no id), then the
+ * `count` largest logits in descending order, the lowest id first among equals; past the vocabulary
+ * OP_NO_TOKEN and NaN. NaNs are never among the largest. count <= OP_MAX_BEST (assert). */
+void op_best(gpu_recorder *rec, gpu_view logits, gpu_view chosen, gpu_view out, uint32_t vocab,
+             uint32_t count);
+
 /* out[r] = log(sum_v exp(logits[r, v])) - logits[r, targets[r]], for perplexity. A target >= V
  * gives NaN. logits: f32 [rows, V]; targets: u32 [rows]; out: f32 [rows]. */
 void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t rows,

@@ -19,7 +19,7 @@ const op_table *const op_tables[] = {
     &op_table_silu_gate,
     &op_table_add,
     &op_table_sample,
-    &op_table_penalize,
+    &op_table_penalize, &op_table_bias_logits, &op_table_best,
     &op_table_nll,
     NULL,
 };

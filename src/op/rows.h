@@ -36,7 +36,7 @@ typedef struct op_table {
 } op_table;
 
 extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_table_silu_gate,
-    op_table_add, op_table_rope_store, op_table_attention, op_table_sample, op_table_penalize,
+    op_table_add, op_table_rope_store, op_table_attention, op_table_sample, op_table_penalize, op_table_bias_logits, op_table_best,
     op_table_nll;
 
 /* All tables, in the order of a step; NULL at the end. */

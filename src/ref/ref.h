@@ -64,4 +64,12 @@ void ref_nll(const float *logits, const uint32_t *targets, uint64_t rows, uint32
 void ref_penalize(const float *logits, const uint32_t *window, uint32_t count, uint32_t vocab,
                   double repeat, double presence, double frequency, double *out);
 
+/* out [V] = logits with biases[i] added at ids[i], where that is below V. */
+void ref_bias_logits(const float *logits, const uint32_t *ids, const float *biases, uint32_t count,
+                     uint32_t vocab, double *out);
+
+/* ids [count] = the largest logits, the lowest id first among equals; UINT32_MAX past the last that
+ * is a number. */
+void ref_best(const float *logits, uint32_t vocab, uint32_t count, uint32_t *ids);
+
 #endif
