@@ -18,6 +18,7 @@ enum { MAX_REPEATS = 1000 };
 static struct bench_options {
     const char *shape, *type, *format;
     uint64_t prompt, tokens, depth, repeats, rows;
+    bool profile;
 } opt = {.type = "Q4_0", .format = "md", .prompt = 512, .tokens = 128, .repeats = 5, .rows = 512};
 
 static const option bench_options[] = {
@@ -29,6 +30,7 @@ static const option bench_options[] = {
     {"-d", OPTION_COUNT, &opt.depth, "N", "tokens in the context before each test (default 0)"},
     {"-r", OPTION_COUNT, &opt.repeats, "N", "runs that count (default 5)"},
     {"--rows", OPTION_COUNT, &opt.rows, "N", "most rows of a prompt at once (default 512)"},
+    {"--profile", OPTION_FLAG, &opt.profile, NULL, "time by kernel, to stderr"},
     {"-o", OPTION_TEXT, &opt.format, "FORMAT", "md (default), csv or json"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
@@ -138,6 +140,33 @@ static temper_status measure(temper_engine *engine, temper_session *session, boo
     row->bytes = after.live_bytes;
     row->peak_bytes = after.peak_bytes;
     return TEMPER_OK;
+}
+
+/* One more run with every dispatch timed. */
+static temper_status profile(temper_engine *engine, temper_session *session, bool prompt_test,
+                             temper_error *err)
+{
+    enum { ROWS = 32 };
+    temper_device *device = temper_engine_device(engine);
+    temper_profile_row rows[ROWS];
+    double seconds = 0.0, sum = 0.0;
+    temper_status status = temper_device_profile(device, true, err);
+    if (status != TEMPER_OK)
+        return status;
+    status = run_once(session, temper_engine_info(engine), prompt_test, 777, &seconds, err);
+    temper_error ignored = {0};
+    const uint32_t count = temper_device_profile_take(device, rows, ROWS);
+    temper_device_profile(device, false, &ignored);
+    for (uint32_t i = 0; i < count && i < ROWS; i++)
+        sum += rows[i].seconds;
+    fprintf(stderr, "%s of %llu tokens, by kernel (depth included)\n",
+            prompt_test ? "a prompt" : "an answer",
+            (unsigned long long)(prompt_test ? opt.prompt : opt.tokens));
+    for (uint32_t i = 0; i < count && i < ROWS; i++)
+        fprintf(stderr, "  %-24s %8llu dispatches %12.1f us %5.1f %%\n", rows[i].kernel,
+                (unsigned long long)rows[i].dispatches, rows[i].seconds * 1e6,
+                sum > 0.0 ? 100.0 * rows[i].seconds / sum : 0.0);
+    return status;
 }
 
 /* The logits after a short prompt, computed at once and row by row, agree; and none is NaN. */
@@ -257,6 +286,10 @@ static temper_status bench(temper_engine *engine, const char *path, temper_error
         status = measure(engine, session, true, &rows[count++], err);
     if (status == TEMPER_OK && opt.tokens > 0)
         status = measure(engine, session, false, &rows[count++], err);
+    if (status == TEMPER_OK && opt.profile && opt.prompt > 0)
+        status = profile(engine, session, true, err);
+    if (status == TEMPER_OK && opt.profile && opt.tokens > 0)
+        status = profile(engine, session, false, err);
     if (status == TEMPER_OK)
         print_rows(engine, path, rows, count);
     temper_session_close(session);

@@ -177,6 +177,22 @@ typedef struct temper_device_stats {
 
 TEMPER_API temper_device_stats temper_device_get_stats(const temper_device *device);
 
+typedef struct temper_profile_row {
+    const char *kernel; /* static */
+    uint64_t dispatches;
+    double seconds; /* of the GPU, by timestamps */
+} temper_profile_row;
+
+/* Switches timing by kernel on or off. While it is on, every dispatch runs in a pass of its own, so
+ * that steps take longer than the sum of their kernels. TEMPER_UNSUPPORTED where the device has no
+ * timestamps. */
+TEMPER_API temper_status temper_device_profile(temper_device *device, bool on, temper_error *err);
+
+/* Fills up to `capacity` rows, the costliest first, with what ran since the last call; returns how
+ * many kernels there were. */
+TEMPER_API uint32_t temper_device_profile_take(temper_device *device, temper_profile_row *rows,
+                                               uint32_t capacity);
+
 /* Name of the adapter, a view as long as the device lives. */
 TEMPER_API const char *temper_device_name(const temper_device *device);
 
@@ -189,7 +205,7 @@ TEMPER_API void temper_device_describe(const temper_device *device, temper_adapt
 typedef struct temper_file temper_file;
 
 typedef struct temper_file_info {
-    const char *format;       /* "GGUF v3" */
+    const char *format;       /* "GGUF v3", "Hugging Face directory" */
     const char *architecture; /* "" where the file has none */
     uint64_t bytes, alignment, parameters;
     uint64_t value_count, tensor_count;
@@ -218,7 +234,8 @@ typedef struct temper_memory_estimate {
     uint32_t context; /* that the cache is for */
 } temper_memory_estimate;
 
-/* Opens and checks a GGUF file. *out is returned-owned (temper_file_close). */
+/* Opens and checks a GGUF file, a part of a split one or a Hugging Face directory: what a converter
+ * would make of them. *out is returned-owned (temper_file_close). */
 TEMPER_API temper_status temper_file_open(const char *path, temper_file **out, temper_error *err);
 TEMPER_API void temper_file_close(temper_file *file);
 
@@ -243,7 +260,8 @@ typedef struct temper_engine temper_engine;
 typedef bool (*temper_progress)(uint64_t done, uint64_t total, void *user);
 
 typedef struct temper_engine_desc {
-    const char *model;        /* path of a GGUF file. Borrowed */
+    const char *model;        /* path of a GGUF file, of a part of a split one whose other parts lie
+                                 beside it, or of a Hugging Face directory. Borrowed */
     const char *shape;        /* instead of a model: a known shape ("llama-1b") with random weights,
                                  to be timed. It has no tokenizer; its ids mean nothing. Borrowed */
     const char *shape_type;   /* of its weights: Q4_0 (NULL), Q8_0, F16 or F32. Borrowed */
@@ -428,6 +446,36 @@ TEMPER_API temper_status temper_session_logits(temper_session *session, temper_t
  * i from 0 to count - first - 1. 1 <= first < count. nll has count - first floats. */
 TEMPER_API temper_status temper_session_score(temper_session *session, temper_tokens prompt,
                                               size_t first, float *nll, temper_error *err);
+
+/* ---- making files --------------------------------------------------------------------------- */
+
+/* Both write beside their destination, sync, then rename: after a failure, a full disk or a stop by
+ * `progress` (NULL: none) what was there before is there still, and nothing else. */
+
+/* Writes a Hugging Face directory, or a split model given by one of its parts, as one GGUF file.
+ * Matrices keep their types (F32, F16, BF16); norms and biases become F32. */
+TEMPER_API temper_status temper_convert(const char *from, const char *to, temper_progress progress,
+                                        void *user, temper_error *err);
+
+typedef struct temper_quantize_result {
+    uint64_t bytes;            /* of the new file */
+    uint32_t tensors;          /* in it */
+    uint32_t fallbacks;        /* of these, in another type since their rows are no multiple of a
+                                  block: */
+    char fallback_tensor[128]; /* the first one, */
+    char fallback_type[16];    /* and its type */
+    uint32_t requantized;      /* made of weights that were quantised before */
+} temper_quantize_result;
+
+/* Writes a model in another type: F16, Q4_0, Q4_1, Q8_0, Q4_K or Q6_K. Norms, biases and other
+ * vectors are F32. The matrix that makes the logits (output.weight, or token_embd.weight where it
+ * serves as the head) is Q6_K under the types of four bits. Rows that are no multiple of 256 take
+ * Q5_0 instead of Q4_K and Q8_0 instead of Q6_K; rows that are no multiple of 32 take F16. Any type
+ * that temper loads is read. Errors: TEMPER_BAD_ARGUMENT for another type, TEMPER_BAD_FILE for a
+ * value that is not finite or too large for the type. */
+TEMPER_API temper_status temper_quantize(const char *from, const char *to, const char *type,
+                                         temper_progress progress, void *user,
+                                         temper_quantize_result *result, temper_error *err);
 
 #ifdef __cplusplus
 }

@@ -76,7 +76,7 @@ static void describe(uint32_t i, check_case *out)
 }
 
 typedef struct sample_run {
-    gpu_view logits, ids;
+    gpu_view logits, scratch, ids;
     uint32_t rows, vocab;
     op_sample_params params;
 } sample_run;
@@ -84,7 +84,7 @@ typedef struct sample_run {
 static void record(gpu_recorder *rec, void *user)
 {
     const sample_run *r = user;
-    op_sample(rec, r->logits, r->ids, r->rows, r->vocab, &r->params);
+    op_sample(rec, r->logits, r->scratch, r->ids, r->rows, r->vocab, &r->params);
 }
 
 static ref_sample_params twin_of(const op_sample_params *p, uint32_t row)
@@ -123,6 +123,7 @@ static const uint32_t *go(check_context *c, const sample_case *s, const float *l
 {
     sample_run r = {.rows = rows, .vocab = s->vocab, .params = s->params};
     r.logits = check_input(c, logits, (uint64_t)rows * s->vocab * 4);
+    r.scratch = check_output(c, op_sample_scratch_bytes(rows, s->vocab));
     r.ids = check_output(c, (uint64_t)rows * 4);
     return check_go(c, record, &r, r.ids, 0, 4.0 * rows * s->vocab);
 }
@@ -225,6 +226,7 @@ static void run(check_context *c, uint32_t i)
     else if (s->kind == REFUSED) {
         sample_run r = {.rows = 1, .vocab = s->vocab, .params = s->params};
         r.logits = check_output(c, s->vocab * 4);
+        r.scratch = check_output(c, op_sample_scratch_bytes(1, s->vocab));
         r.ids = check_output(c, 4);
         check_refused(c, record, &r, TEMPER_BAD_ARGUMENT, "sample");
     } else

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "infer/infer.h"
 
-enum { MAX_LIMITS = 32 };
+enum { MAX_LIMITS = 32, PROFILE_ROWS = 64 };
 
 const char *temper_version(void)
 {
@@ -159,6 +159,29 @@ temper_device_stats temper_device_get_stats(const temper_device *device)
         .bind_groups_created = c.bind_groups_created,
         .pipelines_created = c.pipelines_created,
     };
+}
+
+temper_status temper_device_profile(temper_device *device, bool on, temper_error *err)
+{
+    assert(device != NULL);
+    const temper_status status = infer_enter(device, err);
+    if (status != TEMPER_OK)
+        return status;
+    const temper_status switched = gpu_profile(device->gpu, on, err);
+    infer_leave(device);
+    return switched;
+}
+
+uint32_t temper_device_profile_take(temper_device *device, temper_profile_row *rows,
+                                    uint32_t capacity)
+{
+    assert(device != NULL && (rows != NULL || capacity == 0));
+    gpu_profile_row list[PROFILE_ROWS];
+    const uint32_t most = capacity < PROFILE_ROWS ? capacity : PROFILE_ROWS;
+    const uint32_t count = gpu_profile_take(device->gpu, list, most);
+    for (uint32_t i = 0; i < count && i < most; i++)
+        rows[i] = (temper_profile_row){list[i].kernel, list[i].dispatches, list[i].seconds};
+    return count;
 }
 
 const char *temper_device_name(const temper_device *device)

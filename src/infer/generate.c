@@ -34,7 +34,7 @@ void session_record_choice(temper_session *s, gpu_recorder *rec, const temper_re
     op_bias_logits(rec, logits, gpu_whole(s->biases), vocabulary,
                    (uint32_t)request->sampling.bias_count);
     op_penalize(rec, logits, gpu_whole(s->history), vocabulary, &penalties);
-    op_sample(rec, logits, gpu_whole(s->ids), 1, vocabulary, &params);
+    op_sample(rec, logits, gpu_whole(s->sampler), gpu_whole(s->ids), 1, vocabulary, &params);
     if (penalties.count > 0)
         gpu_record_copy(rec, chosen,
                         (gpu_view){s->history, position * sizeof(uint32_t), sizeof(uint32_t)});

@@ -43,6 +43,7 @@ static temper_status open_buffers(temper_session *s, error *err)
         {&s->biases, TEMPER_MAX_BIASES * sizeof(op_logit_bias), "logit biases"},
         {&s->scored, (1 + TEMPER_MAX_LOGPROBS) * sizeof(op_scored), "best logits"},
         {&s->surprise, sizeof(float), "surprise"},
+        {&s->sampler, op_sample_scratch_bytes(1, m->config.vocabulary), "sampler scratch"},
         {&s->row_info, m->max_rows * sizeof(op_row_info), "row positions"},
         {&s->targets, scores, "scored ids"},
         {&s->scores, scores, "scores"},
@@ -68,8 +69,10 @@ static temper_status prepare(temper_session *s, error *err)
     op_bias_logits(rec, model_logits(m), gpu_whole(s->biases), vocabulary, 1);
     op_penalize(rec, model_logits(m), gpu_whole(s->history), vocabulary, &penalties);
     op_best(rec, model_logits(m), gpu_whole(s->ids), gpu_whole(s->scored), vocabulary, 1);
-    op_sample(rec, model_logits(m), gpu_whole(s->ids), 1, vocabulary, &greedy);
-    op_sample(rec, model_logits(m), gpu_whole(s->ids), 1, vocabulary, &drawn);
+    op_sample(rec, model_logits(m), gpu_whole(s->sampler), gpu_whole(s->ids), 1, vocabulary,
+              &greedy);
+    op_sample(rec, model_logits(m), gpu_whole(s->sampler), gpu_whole(s->ids), 1, vocabulary,
+              &drawn);
     op_nll(rec, model_logits(m), score_slot(s->targets, 0), score_slot(s->scores, 0), 1,
            vocabulary);
     const temper_status status = gpu_submit(rec, NULL, err);
@@ -99,6 +102,7 @@ static void close_parts(temper_session *s)
     gpu_buffer_destroy(s->biases);
     gpu_buffer_destroy(s->scored);
     gpu_buffer_destroy(s->surprise);
+    gpu_buffer_destroy(s->sampler);
     mem_free(s->logprobs);
     gpu_buffer_destroy(s->row_info);
     gpu_buffer_destroy(s->targets);

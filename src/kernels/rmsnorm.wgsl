@@ -20,10 +20,11 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
-const LANES = 64u;
-var<workgroup> partial: array<f32, 64>;
+override LANES: u32 = 64;   // 64 or 256
+var<workgroup> partial: array<f32, LANES>;
+var<workgroup> sixteenth: array<f32, 16>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let row = group.y * groups.x + group.x;
@@ -39,8 +40,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     partial[lane] = squares;
     workgroupBarrier();
     var total = 0.0;
-    for (var i = 0u; i < LANES; i++) {
-        total += partial[i];
+    if (LANES > 64u) {
+        if (lane < 16u) {
+            var few = 0.0;
+            for (var i = lane; i < LANES; i += 16u) {
+                few += partial[i];
+            }
+            sixteenth[lane] = few;
+        }
+        workgroupBarrier();
+        for (var i = 0u; i < 16u; i++) {
+            total += sixteenth[i];
+        }
+    } else {
+        for (var i = 0u; i < LANES; i++) {
+            total += partial[i];
+        }
     }
     let factor = 1.0 / sqrt(total / f32(params.cols) + params.eps);
     for (var c = lane; c < params.cols; c += LANES) {

@@ -14,6 +14,30 @@ static bool is_one_row(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_matmul[] = {
+    {.name = "subgroup_4",
+     .kernel = &kernel_matvec,
+     .invocations = 1,
+     .whole_subgroups = true,
+     .fits = op_matvec_fits_tall,
+     .tile_rows = 1,
+     .tile_cols = 4,
+     .why = "one row: a subgroup reads four rows of the weight in whole lines"},
+    {.name = "subgroup_2",
+     .kernel = &kernel_matvec,
+     .invocations = 1,
+     .whole_subgroups = true,
+     .fits = op_matvec_fits_middle,
+     .tile_rows = 1,
+     .tile_cols = 2,
+     .why = "the same for weights of fewer rows: more workgroups"},
+    {.name = "subgroup_1",
+     .kernel = &kernel_matvec,
+     .invocations = 1,
+     .whole_subgroups = true,
+     .fits = op_matvec_fits,
+     .tile_rows = 1,
+     .tile_cols = 1,
+     .why = "the same for weights of few rows"},
     {.name = "one_row",
      .kernel = &kernel_matmul,
      .invocations = 32,
@@ -30,7 +54,8 @@ static const op_kernel_row rows_of_matmul[] = {
             "shape"},
 };
 
-const op_table op_table_matmul = {"matmul", rows_of_matmul, 2};
+const op_table op_table_matmul = {"matmul", rows_of_matmul,
+                                  sizeof rows_of_matmul / sizeof *rows_of_matmul};
 
 /* Where the products go: columns [first, first + N) of rows `width` wide. */
 typedef struct columns {
@@ -104,8 +129,13 @@ void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, g
         const uint64_t count = min_u64(step, rows - r);
         const gpu_view some_x = op_view_rows(device, x, r, count, x_bytes);
         const gpu_view some_y = op_view_rows(device, y, r, count, y_bytes);
-        for (uint32_t i = 0; i < weight->part_count; i++)
-            record_part(rec, weight, &weight->parts[i], row, some_x, some_y, (uint32_t)count,
-                        (columns){column, width}, mode);
+        for (uint32_t i = 0; i < weight->part_count; i++) {
+            const op_weight_part *part = &weight->parts[i];
+            if (row->kernel == &kernel_matvec)
+                op_record_matvec(rec, weight, part, row, some_x, some_y, column, mode);
+            else
+                record_part(rec, weight, part, row, some_x, some_y, (uint32_t)count,
+                            (columns){column, width}, mode);
+        }
     }
 }

@@ -214,8 +214,11 @@ typedef struct op_sample_params {
 /* ids[r] = the next token of logits row r, or OP_NO_TOKEN where the row holds NaN or +infinity, or
  * nothing but -infinity. logits: f32 [rows, V], ids: u32 [rows]. -infinity masks a token. V to
  * 2^24. */
-void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view ids, uint32_t rows, uint32_t vocab,
-               const op_sample_params *params);
+void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view scratch, gpu_view ids, uint32_t rows,
+               uint32_t vocab, const op_sample_params *params);
+
+/* Bytes of scratch that op_sample needs; their contents mean nothing after. */
+uint64_t op_sample_scratch_bytes(uint32_t rows, uint32_t vocab);
 
 /* Penalties over a window of the text: the tokens in history [first, first + count). */
 typedef struct op_penalties {

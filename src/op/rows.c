@@ -27,6 +27,11 @@ const op_table *const op_tables[] = {
 bool op_row_runs(gpu_device *device, const op_kernel_row *row)
 {
     const gpu_limits *limits = gpu_device_limits(device);
+    const gpu_adapter_info *adapter = gpu_device_adapter(device);
+    if (row->whole_subgroups && (adapter->subgroup_min != adapter->subgroup_max ||
+                                 adapter->subgroup_min < OP_WHOLE_SUBGROUP ||
+                                 adapter->subgroup_max > limits->max_invocations))
+        return false;
     return (row->kernel->needs & ~gpu_device_features(device)) == 0 &&
            row->invocations <= limits->max_invocations &&
            row->invocations <= limits->max_workgroup_x &&
@@ -55,11 +60,15 @@ op_grid op_fold(gpu_device *device, uint64_t groups)
     return (op_grid){(uint32_t)ceil_div(groups, y), (uint32_t)y};
 }
 
+bool op_device_is_software(gpu_device *device)
+{
+    return strcmp(gpu_device_adapter(device)->type, "CPU") == 0;
+}
+
 uint64_t op_dispatch_work(gpu_device *device)
 {
     /* A CPU driver does 1 to 4 G multiply-adds a second, the slowest GPU worth having a hundred. */
-    const bool software = strcmp(gpu_device_adapter(device)->type, "CPU") == 0;
-    return software ? OP_DISPATCH_WORK : (uint64_t)OP_DISPATCH_WORK * 8;
+    return op_device_is_software(device) ? OP_DISPATCH_WORK : (uint64_t)OP_DISPATCH_WORK * 8;
 }
 
 uint64_t op_cut(gpu_device *device, uint64_t total, uint64_t cost, uint64_t unit)

@@ -8,7 +8,27 @@
 #include "op/op.h"
 #include "op/rows.h"
 
+enum { MAX_SLICES = 256, SLICE_AT_LEAST = 512 };
+
+/* Slices of a vocabulary for the two-step argmax. */
+static uint32_t slices_of(uint32_t vocab)
+{
+    const uint32_t slices = vocab / SLICE_AT_LEAST;
+    return slices > MAX_SLICES ? MAX_SLICES : slices > 0 ? slices : 1;
+}
+
+static bool is_greedy(const op_shape *shape)
+{
+    return shape->greedy && !shape->software && shape->n >= 4 * SLICE_AT_LEAST;
+}
+
 static const op_kernel_row rows_of_sample[] = {
+    {.name = "greedy_slices",
+     .kernel = &kernel_argmax_parts,
+     .invocations = 64,
+     .workgroup_memory = 512,
+     .fits = is_greedy,
+     .why = "temperature 0 on a GPU: a large vocabulary is read by many workgroups, then joined"},
     {.name = "row_a_workgroup",
      .kernel = &kernel_sample,
      .invocations = 256,
@@ -17,13 +37,44 @@ static const op_kernel_row rows_of_sample[] = {
             "instead of a running sum"},
 };
 
-const op_table op_table_sample = {"sample", rows_of_sample, 1};
+const op_table op_table_sample = {"sample", rows_of_sample,
+                                  sizeof rows_of_sample / sizeof *rows_of_sample};
 
-void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view ids, uint32_t rows, uint32_t vocab,
-               const op_sample_params *p)
+uint64_t op_sample_scratch_bytes(uint32_t rows, uint32_t vocab)
+{
+    return (uint64_t)rows * slices_of(vocab) * 2 * sizeof(uint32_t);
+}
+
+static void record_greedy(gpu_recorder *rec, gpu_view logits, gpu_view scratch, gpu_view ids,
+                          uint32_t rows, uint32_t vocab)
+{
+    gpu_device *device = gpu_recorder_device(rec);
+    const uint32_t slices = slices_of(vocab);
+    const struct kernel_argmax_parts_views views = {.logits = logits, .parts = scratch};
+    struct kernel_argmax_parts_params params = {
+        .vocab = vocab, .slices = slices, .slice = ceil_div_u32(vocab, slices)};
+    gpu_pipeline *pipeline = kernel_argmax_parts_get(device);
+    const uint64_t parts = (uint64_t)rows * slices;
+    const uint64_t step = op_cut(device, parts, params.slice, 1);
+    for (uint64_t part = 0; part < parts; part += step) {
+        params.first_part = (uint32_t)part;
+        params.part_end = (uint32_t)min_u64(part + step, parts);
+        const op_grid grid = op_fold(device, params.part_end - params.first_part);
+        kernel_argmax_parts_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
+    }
+    const struct kernel_argmax_join_views join = {.parts = scratch, .chosen = ids};
+    const struct kernel_argmax_join_params join_params = {.rows = rows, .slices = slices};
+    const op_grid grid = op_fold(device, rows);
+    kernel_argmax_join_dispatch(rec, kernel_argmax_join_get(device), &join, &join_params, grid.x,
+                                grid.y, 1);
+}
+
+void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view scratch, gpu_view ids, uint32_t rows,
+               uint32_t vocab, const op_sample_params *p)
 {
     if (rows == 0 || vocab == 0 ||
         !op_check_view(rec, "sample", "logits", logits, (uint64_t)rows * vocab * 4) ||
+        !op_check_view(rec, "sample", "scratch", scratch, op_sample_scratch_bytes(rows, vocab)) ||
         !op_check_view(rec, "sample", "ids", ids, (uint64_t)rows * 4))
         return;
     /* Written so that NaN fails. */
@@ -36,6 +87,14 @@ void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view ids, uint32_t rows, 
         return;
     }
     gpu_device *device = gpu_recorder_device(rec);
+    const op_shape shape = {.rows = rows,
+                            .n = vocab,
+                            .greedy = p->temperature <= 1e-6f,
+                            .software = op_device_is_software(device)};
+    if (op_choose(device, &op_table_sample, &shape)->kernel == &kernel_argmax_parts) {
+        record_greedy(rec, logits, scratch, ids, rows, vocab);
+        return;
+    }
     const struct kernel_sample_views views = {.logits = logits, .ids = ids};
     const struct kernel_sample_params params = {
         .rows = rows,
