@@ -100,7 +100,7 @@ static WGPUAdapter request_adapter(bench *b)
         .nextInChain = &toggles.chain,
         .featureLevel = WGPUFeatureLevel_Core,
         .powerPreference = WGPUPowerPreference_HighPerformance,
-        .backendType = b->null ? WGPUBackendType_Null : WGPUBackendType_Vulkan,
+        .backendType = b->null ? WGPUBackendType_Undefined : WGPUBackendType_Vulkan,
     };
     answer a = {0};
     const WGPURequestAdapterCallbackInfo callback = {.mode = WGPUCallbackMode_AllowProcessEvents,
@@ -166,7 +166,8 @@ const char *bench_open(bench *b, bool null, bool robust)
     describe(b);
     if (!wgpuAdapterHasFeature(b->adapter, WGPUFeatureName_TimestampQuery))
         return "the adapter has no timestamps";
-    b->limits = (WGPULimits)WGPU_LIMITS_INIT;
+    const WGPULimits none = WGPU_LIMITS_INIT;
+    b->limits = none;
     wgpuAdapterGetLimits(b->adapter, &b->limits);
     b->limits.nextInChain = NULL;
     b->device = request_device(b, robust);
@@ -262,7 +263,7 @@ static void on_pipeline(WGPUCreatePipelineAsyncStatus status, WGPUComputePipelin
     (void)unused;
     bench_pipeline *p = user;
     p->handle = status == WGPUCreatePipelineAsyncStatus_Success ? handle : NULL;
-    if (p->handle == NULL)
+    if (p->handle == NULL && p->message[0] == '\0')
         copy_text(p->message, sizeof p->message, message);
     p->seconds = clock_seconds() - p->asked;
     p->arrived = true;
@@ -274,7 +275,7 @@ static void on_scope(WGPUPopErrorScopeStatus status, WGPUErrorType type, WGPUStr
     (void)status;
     (void)unused;
     bench_pipeline *p = user;
-    if (type != WGPUErrorType_NoError && p->message[0] == '\0')
+    if (type != WGPUErrorType_NoError) /* the compiler's own words say more */
         copy_text(p->message, sizeof p->message, message);
 }
 
@@ -292,7 +293,8 @@ void bench_pipeline_start(bench *b, bench_pipeline *p, const char *label, const 
                                                  .callback = on_scope, .userdata1 = p};
     wgpuDevicePopErrorScope(b->device, scope);
     const WGPUComputePipelineDescriptor desc = {.label = text(label),
-                                                .compute = {.module = module}};
+                                                .compute = {.module = module,
+                                                            .entryPoint = {NULL, WGPU_STRLEN}}};
     const WGPUCreateComputePipelineAsyncCallbackInfo created = {
         .mode = WGPUCallbackMode_AllowProcessEvents, .callback = on_pipeline, .userdata1 = p};
     wgpuDeviceCreateComputePipelineAsync(b->device, &desc, created);

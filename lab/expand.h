@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { VARS_MAX = 96, NAME_MAX_BYTES = 24, BINDS_MAX = 8 };
+enum { VARS_MAX = 96, NAME_MAX_BYTES = 32, BINDS_MAX = 8 };
 
 typedef struct vars {
     struct {

@@ -11,12 +11,14 @@
 
 #include "base/half.h"
 
+enum { HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64 };
+
 enum fill_kind { FILL_HASH, FILL_SCALES, FILL_F16, FILL_F32, FILL_F16_PAIRS, FILL_POISON };
 enum { SEED_W = 1, SEED_S = 2, SEED_X = 3, SEED_B = 4 };
 
 static const char *const pool_names[POOL_COUNT] = {
     "dims", "w4", "s",  "x32", "xh", "xp",   "q8x",  "q8m",
-    "q16x", "q16m", "bh", "b32", "th", "y", "c1", "c2",
+    "q16x", "q16m", "bh", "b32", "th",   "y",   "c1",  "c2", "kv",
 };
 
 char *read_text_file(const char *path)
@@ -66,14 +68,16 @@ static uint64_t round_up(uint64_t bytes)
 static double weight4(const vars *v, shape s, int64_t copy, int64_t n, int64_t k)
 {
     const int64_t words = s.k / 8, rows = vars_get(v, "il", 1), unit = vars_get(v, "w", 4);
-    int64_t word = n * words + k / 8;
+    const bool blocks = vars_get(v, "kb", 0) != 0;
+    int64_t word = blocks ? (k / 32 * s.n + n) * 4 + k % 32 / 8 : n * words + k / 8;
     if (rows > 1)
         word = ((n / rows * (words / unit) + k / 8 / unit) * rows + n % rows) * unit + k / 8 % unit;
     const uint64_t base = (uint64_t)copy * (round_up((uint64_t)(s.n * s.k / 2)) / 4);
     const uint32_t bits = hash(base + (uint64_t)word, SEED_W);
     const int64_t e = k % 8;
     const int shift = (int)(vars_get(v, "order", 0) ? e / 2 * 4 + e % 2 * 16 : e * 4);
-    const int64_t group = vars_get(v, "sl", 0) == 1 ? k / 32 * s.n + n : n * (s.k / 32) + k / 32;
+    const bool by_group = blocks || vars_get(v, "sl", 0) == 1;
+    const int64_t group = by_group ? k / 32 * s.n + n : n * (s.k / 32) + k / 32;
     const uint64_t scales = (uint64_t)copy * (round_up((uint64_t)(s.n * s.k / 16)) / 2);
     return scale_value(scales + (uint64_t)group) * ((double)(bits >> shift & 15) - 8);
 }
@@ -82,13 +86,68 @@ static double reference(const char *ref, const vars *v, shape s, int64_t copy, i
 {
     double sum = 0;
     const bool q4 = strcmp(ref, "q4") == 0, kn = strcmp(ref, "kn") == 0;
+    const bool blocks = vars_get(v, "kb", 0) != 0;
+    const int64_t x_rows = vars_get(v, "xrows", s.m);
     for (int64_t k = 0; k < s.k; k++) {
-        const double x = value((uint64_t)(m * s.k + k), SEED_X);
+        const int64_t x_at = blocks ? (k / 32 * x_rows + m) * 32 + k % 32 : m * s.k + k;
+        const int64_t w_at = blocks ? (k / 32 * s.n + n) * 32 + k % 32 : n * s.k + k;
+        const double x = value((uint64_t)x_at, SEED_X);
         const double w = q4 ? weight4(v, s, copy, n, k)
-                            : value((uint64_t)(kn ? k * s.n + n : n * s.k + k), SEED_B);
+                            : value((uint64_t)(kn ? k * s.n + n : w_at), SEED_B);
         sum += x * w;
     }
     return sum;
+}
+
+/* One element of a chunk's attention: head and chunk in `row`, its own softmax. */
+static double attend(const vars *v, shape s, int64_t copy, int64_t row, int64_t d)
+{
+    const int64_t chunks = vars_get(v, "chunks", 1), chunk = s.k / chunks;
+    const int64_t head = row / chunks, kv = head / (HEADS / KV_HEADS);
+    const int64_t base = copy * 2 * KV_HEADS * s.k * HEAD_DIM;
+    double sum = 0, weights = 0;
+    for (int64_t p = row % chunks * chunk; p < (row % chunks + 1) * chunk; p++) {
+        const int64_t at = base + (kv * s.k + p) * HEAD_DIM;
+        double score = 0;
+        for (int64_t i = 0; i < HEAD_DIM; i++)
+            score += value((uint64_t)(head * HEAD_DIM + i), SEED_X) *
+                     value((uint64_t)(at + i), SEED_B);
+        const double weight = exp(score / 8);
+        weights += weight;
+        sum += weight * value((uint64_t)(at + KV_HEADS * s.k * HEAD_DIM + d), SEED_B);
+    }
+    return sum / weights;
+}
+
+/* One element of causal attention: row m, column = head and dimension. */
+static double prefill(shape s, int64_t m, int64_t column)
+{
+    const int64_t head = column / HEAD_DIM, d = column % HEAD_DIM, kv = head / (HEADS / KV_HEADS);
+    double sum = 0, weights = 0;
+    for (int64_t p = 0; p <= m; p++) {
+        const int64_t at = (kv * s.k + p) * HEAD_DIM;
+        double score = 0;
+        for (int64_t i = 0; i < HEAD_DIM; i++)
+            score += value((uint64_t)((m * HEADS + head) * HEAD_DIM + i), SEED_X) *
+                     value((uint64_t)(at + i), SEED_B);
+        const double weight = exp(score / 8);
+        weights += weight;
+        sum += weight * value((uint64_t)(at + KV_HEADS * s.k * HEAD_DIM + d), SEED_B);
+    }
+    return sum / weights;
+}
+
+/* One element of the chunks' outputs joined; the table's sums are stored less 2. */
+static double join(shape s, int64_t head, int64_t d)
+{
+    double sum = 0, all = 0;
+    for (int64_t c = head * s.k; c < (head + 1) * s.k; c++) {
+        const double factor =
+            (value((uint64_t)(2 * c + 1), SEED_X) + 2) * exp(value((uint64_t)(2 * c), SEED_X));
+        sum += factor * value((uint64_t)(c * HEAD_DIM + d), SEED_B);
+        all += factor;
+    }
+    return sum / all;
 }
 
 /* ---- buffers -------------------------------------------------------------------------------- */
@@ -109,7 +168,8 @@ static void fill(problem *p, WGPUBuffer buffer, uint64_t size, enum fill_kind ki
     bench_write(p->b, p->fill_params, 0, params, sizeof params);
     const bench_binding bindings[2] = {{p->fill_params, 0, 16}, {buffer, 0, size}};
     WGPUBindGroup group = bench_group(p->b, &p->fill, bindings, 2);
-    const bench_step step = {p->fill.handle, group, params[3], (groups + params[3] - 1) / params[3]};
+    const bench_step step = {p->fill.handle, group, params[3],
+                             (groups + params[3] - 1) / params[3]};
     bench_run(p->b, &step, 1);
     wgpuBindGroupRelease(group);
 }
@@ -157,7 +217,7 @@ static void fill_pool(problem *p, const char *name, WGPUBuffer buffer, uint64_t 
         {"w4", FILL_HASH, SEED_W},       {"s", FILL_SCALES, SEED_S}, {"x32", FILL_F32, SEED_X},
         {"xh", FILL_F16, SEED_X},        {"bh", FILL_F16, SEED_B},   {"b32", FILL_F32, SEED_B},
         {"xp", FILL_F16_PAIRS, SEED_X},  {"th", FILL_F16, SEED_B},   {"c1", FILL_HASH, SEED_W},
-        {"c2", FILL_HASH, SEED_W},       {"y", FILL_POISON, 0},
+        {"c2", FILL_HASH, SEED_W},       {"y", FILL_POISON, 0},     {"kv", FILL_F16, SEED_B},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -175,11 +235,13 @@ static uint64_t pool_bytes(const problem *p, const char *name, const vars *v, sh
         {"dims", 256},
         {"w4", copies * (int64_t)round_up((uint64_t)(s.n * s.k / 2))},
         {"s", copies * (int64_t)round_up((uint64_t)(s.n * s.k / 16))},
-        {"x32", s.m * s.k * 4}, {"xh", s.m * s.k * 2}, {"xp", s.m * s.k * 2},
+        {"x32", (s.m < 64 ? 64 : s.m) * s.k * 4}, {"xp", s.m * s.k * 2},
+        {"xh", (s.m + 15) / 16 * 16 * (s.k > 2048 ? s.k : 2048) * 2},
         {"q8x", s.m * s.k}, {"q8m", s.m * s.k / unit * 8},
         {"q16x", s.m * s.k * 2}, {"q16m", s.m * s.k / unit * 8},
         {"bh", s.n * s.k * 2}, {"b32", s.n * s.k * 4}, {"th", s.n * s.k * 2},
-        {"y", s.m * s.n * 4}, {"c1", p->big}, {"c2", p->big},
+        {"y", s.m * s.n * vars_get(v, "chunks", 1) * 4},
+        {"kv", copies * 2 * KV_HEADS * s.k * HEAD_DIM * 2}, {"c1", p->big}, {"c2", p->big},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -189,7 +251,7 @@ static uint64_t pool_bytes(const problem *p, const char *name, const vars *v, sh
 
 int64_t problem_copies(const vars *v, shape s)
 {
-    const int64_t bytes = s.n * s.k / 2, target = vars_get(v, "spread", 160) * 1000000;
+    const int64_t bytes = s.n * s.k / 2 + 1, target = vars_get(v, "spread", 160) * 1000000;
     const int64_t wanted = s.m > 64 ? 1 : (target + bytes - 1) / bytes;
     const int64_t copies = vars_get(v, "copies", wanted < 64 ? wanted : 64);
     return copies > 0 ? copies : 1;
@@ -224,7 +286,7 @@ bool problem_bind(problem *p, const char *name, const vars *v, shape s, int64_t 
         fill_integers(p, found->buffer, table.buffer, s.m * s.k, vars_get(v, "w", 4) * 8, !q8);
     }
     *out = (bench_binding){found->buffer, 0, size};
-    if (strcmp(name, "w4") == 0 || strcmp(name, "s") == 0) {
+    if (strcmp(name, "w4") == 0 || strcmp(name, "s") == 0 || strcmp(name, "kv") == 0) {
         out->size = size / (uint64_t)copies;
         out->offset = (uint64_t)copy * out->size;
     }
@@ -256,6 +318,54 @@ static void sample(int i, int64_t rows, int64_t columns, int64_t *row, int64_t *
     }
 }
 
+static double one_value(const char *ref, const vars *v, shape s, int64_t copy, int64_t row,
+                        int64_t column)
+{
+    if (strcmp(ref, "unpack") == 0)
+        return weight4(v, s, copy, row, column);
+    if (strcmp(ref, "attend") == 0)
+        return attend(v, s, copy, row, column);
+    if (strcmp(ref, "join") == 0)
+        return join(s, row, column);
+    if (strcmp(ref, "prefill") == 0)
+        return prefill(s, row, column);
+    return reference(ref, v, s, copy, row, column);
+}
+
+/* The references of the samples; the last few sets are kept, as one problem has many candidates. */
+static const double *expectations(const char *ref, const vars *v, shape s, int64_t copy,
+                                  int64_t rows, int64_t columns)
+{
+    enum { KEPT = 8 };
+    static struct {
+        char key[160];
+        double values[SAMPLES];
+    } sets[KEPT];
+    static int oldest;
+    const int64_t rows_apart = vars_get(v, "il", 1);
+    const int64_t parts[] = {
+        s.m, s.n, s.k, copy, vars_get(v, "order", 0), vars_get(v, "sl", 0) == 1, rows_apart,
+        rows_apart > 1 ? vars_get(v, "w", 4) : 0, vars_get(v, "chunks", 1), vars_get(v, "kb", 0),
+        vars_get(v, "xrows", s.m),
+    };
+    char key[160];
+    int used = snprintf(key, sizeof key, "%s", ref);
+
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        used += snprintf(key + used, sizeof key - (size_t)used, " %" PRId64, parts[i]);
+    for (int i = 0; i < KEPT; i++)
+        if (strcmp(sets[i].key, key) == 0)
+            return sets[i].values;
+    const int at = oldest++ % KEPT;
+    snprintf(sets[at].key, sizeof sets[at].key, "%s", key);
+    for (int i = 0; i < SAMPLES; i++) {
+        int64_t row, column;
+        sample(i, rows, columns, &row, &column);
+        sets[at].values[i] = one_value(ref, v, s, copy, row, column);
+    }
+    return sets[at].values;
+}
+
 static void run_once(problem *p, const bench_pipeline *pipeline, const bench_binding *bindings,
                      uint32_t x)
 {
@@ -268,8 +378,10 @@ static void run_once(problem *p, const bench_pipeline *pipeline, const bench_bin
 double problem_error(problem *p, const char *ref, const vars *v, shape s, int64_t copy)
 {
     const bool unpack = strcmp(ref, "unpack") == 0;
+    const bool attends = strcmp(ref, "attend") == 0 || strcmp(ref, "join") == 0;
     const pool *y = find_pool(p, result_pool(ref));
-    const int64_t rows = unpack ? s.n : s.m, columns = unpack ? s.k : s.n;
+    const int64_t rows = unpack ? s.n : attends ? HEADS * vars_get(v, "chunks", 1) : s.m;
+    const int64_t columns = unpack ? s.k : attends ? HEAD_DIM : s.n;
     const uint32_t words = (uint32_t)(rows * columns / (unpack ? 2 : 1));
     uint32_t at[SAMPLES], got[SAMPLES], params[4] = {words, 0, 0, 0};
     int64_t row, column;
@@ -279,7 +391,7 @@ double problem_error(problem *p, const char *ref, const vars *v, shape s, int64_
         at[i] = (uint32_t)((row * columns + column) / (unpack ? 2 : 1));
     }
     bench_write(p->b, p->sample_at, 0, at, sizeof at);
-    bench_write(p->b, p->untouched, 0, params, sizeof params);
+    bench_write(p->b, p->untouched, 0, (const uint32_t[4]){0}, 16);
     run_once(p, &p->gather, (bench_binding[]){{p->sample_at, 0, sizeof at}, {y->buffer, 0, y->size},
                                               {p->sample_out, 0, sizeof got}}, 1);
     bench_write(p->b, p->fill_params, 0, params, sizeof params);
@@ -289,11 +401,11 @@ double problem_error(problem *p, const char *ref, const vars *v, shape s, int64_
         !bench_read(p->b, p->untouched, 0, params, sizeof params) || params[0] != 0)
         return INFINITY;
 
+    const double *expected_values = expectations(ref, v, s, copy, rows, columns);
     double worst = 0, squares = 0;
     for (int i = 0; i < SAMPLES; i++) {
         sample(i, rows, columns, &row, &column);
-        const double expected = unpack ? weight4(v, s, copy, row, column)
-                                       : reference(ref, v, s, copy, row, column);
+        const double expected = expected_values[i];
         float single;
         memcpy(&single, &got[i], sizeof single);
         if (unpack)

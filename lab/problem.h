@@ -1,8 +1,8 @@
 /*
  * problem.h - the data that candidates work on, and what they must compute.
  *
- * Every buffer is filled by a hash of the element's position, on the GPU; the reference computes the
- * same hash, so nothing is copied and every sampled element has its own double-precision value:
+ * A hash of the position fills every buffer, on the GPU; the reference computes the same hash, so
+ * nothing is copied and every sampled element has its own double-precision value:
  *
  *     w4    nibble words of a 4-bit weight [N][K], `copies` of them one after another
  *     s     its f16 scales, one a group of 32
@@ -12,10 +12,11 @@
  *     bh, b32       an f16 and an f32 weight, [N][K] or [K][N]
  *     th            an f16 matrix that a candidate writes and another reads
  *     y             the result, f32 [M][N]
+ *     kv            an f16 cache: K [8][positions][64], then V
  *     dims          uniform (M, N, K, 0)
  *     c1, c2        large buffers for bandwidth
  *
- * Values of x and bh are multiples of 1/1024 in (-1, 1), exact in f16: an error is the kernel's own.
+ * Values of x and bh are multiples of 1/1024 in (-1, 1), exact in f16: errors are the kernel's own.
  */
 #ifndef TEMPER_LAB_PROBLEM_H
 #define TEMPER_LAB_PROBLEM_H
@@ -27,7 +28,7 @@ typedef struct shape {
     int64_t m, n, k;
 } shape;
 
-enum { POOL_COUNT = 16, SAMPLES = 256 };
+enum { POOL_COUNT = 17, SAMPLES = 256 };
 
 typedef struct pool {
     const char *name;
@@ -56,7 +57,7 @@ bool problem_bind(problem *p, const char *name, const vars *v, shape s, int64_t 
 /* Poisons y (and th), so that what a candidate leaves unwritten shows. */
 void problem_poison(problem *p, const char *ref);
 
-/* Compares the result of copy `copy` with reference `ref`: the largest absolute error of the samples
+/* Compares the result of copy `copy` with reference `ref`: the samples' largest absolute error
  * over the root mean square of their references; infinite where something was not written. */
 double problem_error(problem *p, const char *ref, const vars *v, shape s, int64_t copy);
 

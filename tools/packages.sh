@@ -166,6 +166,8 @@ check_build_packages() {
 check_test_packages() {
     need_module cmocka 1.1.5 libcmocka-dev
     need_command clang "clang 14 or newer" clang
+    need_command dpkg-shlibdeps "dpkg-shlibdeps" dpkg-dev
+    need_command groff "groff" groff-base
     if ! swiftshader_icd >/dev/null; then
         lacks "SwiftShader's Vulkan driver, which Chromium brings (or set TEMPER_SWIFTSHADER_ICD)" \
             chromium

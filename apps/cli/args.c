@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -31,8 +33,10 @@ static int store_count(const char *command, const option *o, const char *text)
     errno = 0;
     const unsigned long long value = strtoull(text, &end, 10);
     if (!isdigit((unsigned char)text[0]) || *end != '\0')
-        return cli_usage_error(command, "%s is \"%s\"; it must be a whole number, 0 or above",
+        return cli_usage_error(command, "%s is \"%.200s\"; it must be a whole number, 0 or above",
                                o->name, text);
+    if (errno == ERANGE && o->kind == OPTION_EXACT)
+        return cli_usage_error(command, "%s is \"%.200s\"; it must be below 2^64", o->name, text);
     *(uint64_t *)o->value = errno == ERANGE ? UINT64_MAX : value;
     return 0;
 }
@@ -42,7 +46,7 @@ static int store_number(const char *command, const option *o, const char *text)
     char *end = NULL;
     const double value = strtod(text, &end);
     if (end == text || *end != '\0')
-        return cli_usage_error(command, "%s is \"%s\"; it must be a number", o->name, text);
+        return cli_usage_error(command, "%s is \"%.200s\"; it must be a number", o->name, text);
     *(double *)o->value = value;
     return 0;
 }
@@ -57,6 +61,7 @@ static int store(const char *command, const option *o, const char *text)
         *(const char **)o->value = text;
         return 0;
     case OPTION_COUNT:
+    case OPTION_EXACT:
         return store_count(command, o, text);
     case OPTION_NUMBER:
         return store_number(command, o, text);
@@ -85,14 +90,14 @@ int args_parse(const char *command, int argc, char **argv, const option *const *
         }
         if (only_positional || arg[0] != '-' || arg[1] == '\0') {
             if (taken == most)
-                return cli_usage_error(command, "\"%s\" is one argument too many", arg);
+                return cli_usage_error(command, "\"%.200s\" is one argument too many", arg);
             positional[taken++] = arg;
             continue;
         }
         const char *value = NULL;
         const option *o = find(arg, tables, &value);
         if (o == NULL)
-            return cli_usage_error(command, "there is no option %s", arg);
+            return cli_usage_error(command, "there is no option %.200s", arg);
         if (o->kind == OPTION_FLAG && value != NULL)
             return cli_usage_error(command, "%s takes no value", o->name);
         if (o->kind != OPTION_FLAG && value == NULL) {
@@ -123,16 +128,65 @@ bool args_want_help(int argc, char **argv, const option *const *tables)
     return false;
 }
 
+/* ---- help ------------------------------------------------------------------------------------ */
+
+enum { HELP_INDENT = 27, HELP_INDENT_NARROW = 10, HELP_COLUMNS = 80, HELP_LEAST = 40 };
+
+/* Columns that help may take: those of the terminal, 80 at most, and 80 anywhere else. */
+static size_t help_columns(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
+        size.ws_col >= HELP_COLUMNS || size.ws_col == 0)
+        return HELP_COLUMNS;
+    return size.ws_col < HELP_LEAST ? HELP_LEAST : size.ws_col;
+}
+
+/* Prints text from column `at` on, broken at spaces; further lines begin at column `indent`. A
+ * newline in the text begins a line too. */
+static void print_wrapped(const char *text, size_t at, size_t indent)
+{
+    const size_t columns = help_columns();
+    bool first = true;
+    while (*text != '\0') {
+        const size_t word = strcspn(text, " \n");
+        if (!first && at + 1 + word > columns) {
+            cli_print("\n%*s", (int)indent, "");
+            at = indent;
+            first = true;
+        }
+        cli_print("%s%.*s", first ? "" : " ", (int)word, text);
+        at += word + (first ? 0 : 1);
+        first = false;
+        text += word;
+        if (*text == '\n') {
+            cli_print("\n%*s", (int)indent, "");
+            at = indent;
+            first = true;
+        }
+        text += strspn(text, " \n");
+    }
+    cli_print("\n");
+}
+
 int args_help(const char *usage, const char *about, const option *const *tables)
 {
-    cli_print("usage: %s\n\n%s\n", usage, about);
+    const size_t indent = help_columns() < 70 ? HELP_INDENT_NARROW : HELP_INDENT;
+    cli_print("usage: ");
+    print_wrapped(usage, strlen("usage: "), strlen("usage: "));
+    cli_print("\n");
+    print_wrapped(about, 0, 0);
     for (; *tables != NULL; tables++) {
         cli_print("\n");
         for (const option *o = *tables; o->name != NULL; o++) {
             char left[64];
-            snprintf(left, sizeof left, "%s%s%s", o->name, o->argument == NULL ? "" : " ",
+            snprintf(left, sizeof left, "  %s%s%s", o->name, o->argument == NULL ? "" : " ",
                      o->argument == NULL ? "" : o->argument);
-            cli_print("  %-24s %s\n", left, o->help);
+            /* What is too long for its column has a line of its own. */
+            const size_t length = strlen(left);
+            cli_print(length + 1 > indent ? "%s\n%*s" : "%s%*s", left,
+                      (int)(length + 1 > indent ? indent : indent - length), "");
+            print_wrapped(o->help, indent, indent);
         }
     }
     return cli_finish("--help");

@@ -21,9 +21,10 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 /* ---- options (args.c) ----------------------------------------------------------------------- */
 
 typedef enum option_kind {
-    OPTION_FLAG,   /* bool *: no argument */
-    OPTION_TEXT,   /* const char **: takes the next argument whatever it is */
-    OPTION_COUNT,  /* uint64_t *: a whole number, 0 or above */
+    OPTION_FLAG,  /* bool *: no argument */
+    OPTION_TEXT,  /* const char **: takes the next argument whatever it is */
+    OPTION_COUNT, /* uint64_t *: a whole number, 0 or above; what is past 2^64 counts as 2^64 - 1 */
+    OPTION_EXACT, /* uint64_t *: the same, but past 2^64 is refused */
     OPTION_NUMBER, /* double *: any number, NaN and infinities too: the command checks the range */
     OPTION_LIST,   /* text_list *: may be given again and again */
 } option_kind;
@@ -52,7 +53,7 @@ int args_parse(const char *command, int argc, char **argv, const option *const *
 /* True when --help or -h is among the arguments before "-p"'s and its kind's values. */
 bool args_want_help(int argc, char **argv, const option *const *tables);
 
-/* Prints "usage: ..." and the options of the tables to stdout. */
+/* Prints "usage: ..." and the options of the tables to stdout, no wider than the terminal. */
 int args_help(const char *usage, const char *about, const option *const *tables);
 
 /* ---- opening (open.c) ----------------------------------------------------------------------- */
@@ -63,6 +64,7 @@ typedef struct device_options {
     const char *without;
     text_list limits;
     bool robust;
+    bool exact;
 } device_options;
 
 extern device_options cli_device;
@@ -86,8 +88,16 @@ temper_status cli_read_file(const char *path, char **out, size_t *length, temper
 
 /* Prints "temper COMMAND: text" to stderr and returns the exit code for the status. */
 int cli_fail(const char *command, const temper_error *err);
+
+/* A wrong call: the text on one line, and where help is; returns EXIT_USAGE. The command may be "".
+ */
 int cli_usage_error(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Draws a line of progress over the last one; nothing where stderr is no terminal, or too soon
+ * after the last. Clear it before anything else is written. */
+void cli_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cli_progress_clear(void);
 
 /* Appends text so that it stays on one line: control characters escaped, a newline as \n. */
 void cli_one_line(strbuf *out, const char *text, size_t length);
@@ -106,13 +116,22 @@ json_t *cli_json_text(const char *text, size_t length);
  * could not be written. */
 int cli_finish(const char *command);
 
+/* True once a write to stdout has failed: going on computing is of no use. */
+bool cli_output_failed(void);
+
 /* "1.5 GiB" into a static buffer of the caller. */
 const char *cli_bytes(uint64_t bytes, char text[32]);
 
-/* Ctrl-C: sets a flag; when nothing has ended two seconds later the program exits with 130 by
- * itself. */
+/* Ctrl-C sets a flag; when nothing has ended two seconds later the program exits with 130 by
+ * itself. main asks for it before any command. */
 void cli_catch_interrupt(void);
+/* From now on there is something to lose (a chat): the program ends by itself only at a second
+ * Ctrl-C, and then leaves the terminal as it is now. */
+void cli_be_patient(void);
 bool cli_interrupted(void);
+/* A file that can be read from as long as Ctrl-C was pressed and not forgotten: to poll with
+ * others; -1 where there is none. */
+int cli_interrupt_file(void);
 void cli_forget_interrupt(void);
 
 /* ---- commands ------------------------------------------------------------------------------- */
@@ -122,6 +141,8 @@ int command_bench(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_inspect(int argc, char **argv);
+int command_convert(int argc, char **argv);
+int command_quantize(int argc, char **argv);
 int command_kernels(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 

@@ -93,22 +93,19 @@ static void print_rows(gpu_device *device)
 }
 
 /* The device that the options choose, and its self-test. */
-static temper_status examine(json_t *report, uint32_t *wrong, temper_error *err)
+static temper_status examine(const temper_device *device, json_t *report, uint32_t *wrong,
+                             temper_error *err)
 {
-    temper_device *device = NULL;
     gpu_device *gpu = NULL;
     temper_adapter chosen;
     uint32_t run = 0;
-    temper_status status = cli_open_device(&device, err);
-    if (status != TEMPER_OK)
-        return status;
     temper_device_describe(device, &chosen);
     const temper_device_desc desc = {.adapter = cli_device.device,
                                      .without = cli_device.without,
                                      .limits = cli_device.limits.items,
                                      .limit_count = (uint32_t)cli_device.limits.count,
                                      .robust = cli_device.robust};
-    status = check_open(&desc, true, &gpu, err);
+    temper_status status = check_open(&desc, true, &gpu, err);
     if (status == TEMPER_OK && !as_json) {
         print_adapter("\nchosen: ", &chosen);
         for (uint32_t i = 0; i < chosen.limit_count; i++)
@@ -128,7 +125,6 @@ static temper_status examine(json_t *report, uint32_t *wrong, temper_error *err)
         cli_print("\nself-test: %u cases, %u wrong\n", run, *wrong);
     }
     gpu_device_release(gpu);
-    temper_device_release(device);
     return status;
 }
 
@@ -144,7 +140,6 @@ int command_doctor(int argc, char **argv)
     const int usage = args_parse("doctor", argc, argv, tables, &none, 0);
     if (usage != 0)
         return usage;
-    cli_catch_interrupt();
     temper_error err = {0};
     temper_adapter *adapters = calloc(MAX_ADAPTERS, sizeof *adapters);
     uint32_t count = 0, wrong = 0;
@@ -152,6 +147,11 @@ int command_doctor(int argc, char **argv)
         error_set(&err, TEMPER_NO_MEMORY, "no memory for a list of adapters");
     temper_status status =
         adapters == NULL ? err.status : temper_adapters(adapters, MAX_ADAPTERS, &count, &err);
+    /* A wrong option is told before anything is shown. */
+    temper_device *device = NULL;
+    temper_error why = {0};
+    if (status == TEMPER_OK && cli_open_device(&device, &why) == TEMPER_BAD_ARGUMENT)
+        status = error_set(&err, why.status, "%s", why.text);
     json_t *report = json_object(), *list = json_array();
     for (uint32_t i = 0; status == TEMPER_OK && i < count && i < MAX_ADAPTERS; i++) {
         char title[16];
@@ -163,10 +163,12 @@ int command_doctor(int argc, char **argv)
     }
     json_object_set_new(report, "adapters", list);
     if (status == TEMPER_OK)
-        status = examine(report, &wrong, &err);
+        status = device != NULL ? examine(device, report, &wrong, &err)
+                                : error_set(&err, why.status, "%s", why.text);
     if (status == TEMPER_OK && as_json && !cli_interrupted())
         cli_print_json(json_incref(report));
     json_decref(report);
+    temper_device_release(device);
     free(adapters);
     if (status != TEMPER_OK)
         return cli_fail("doctor", &err);

@@ -57,8 +57,9 @@ static temper_status parse_ids(const char *text, temper_tokens *out, temper_erro
         if (!isdigit((unsigned char)*at) || errno != 0 || value > UINT32_MAX ||
             (*end != '\0' && *end != ',' && !isspace((unsigned char)*end))) {
             free(ids);
+            const size_t length = strcspn(at, " ,\t\n");
             return error_set(err, TEMPER_BAD_ARGUMENT, "--ids: \"%.*s\" is no id",
-                             (int)strcspn(at, " ,\t\n"), at);
+                             length < 200 ? (int)length : 200, at);
         }
         ids[count++] = (uint32_t)value;
         at = end;
@@ -67,20 +68,18 @@ static temper_status parse_ids(const char *text, temper_tokens *out, temper_erro
     return TEMPER_OK;
 }
 
-/* The k largest logits, the lowest id first among equals, by k rounds of insertion into a sorted
- * list. */
-static size_t best(const float *logits, uint32_t n, size_t k, uint32_t *ids)
+/* What by_logit sorts by: qsort passes nothing on. */
+static const float *sort_logits;
+
+/* The larger logit first, the lower id first among equals. */
+static int by_logit(const void *left, const void *right)
 {
-    size_t count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (count == k && !(logits[i] > logits[ids[count - 1]]))
-            continue;
-        size_t at = count < k ? count++ : count - 1;
-        for (; at > 0 && logits[i] > logits[ids[at - 1]]; at--)
-            ids[at] = ids[at - 1];
-        ids[at] = i;
-    }
-    return count;
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    if (sort_logits[a] > sort_logits[b])
+        return -1;
+    if (sort_logits[a] < sort_logits[b])
+        return 1;
+    return a < b ? -1 : a > b;
 }
 
 static void print_next(const temper_engine *engine, const float *logits, const uint32_t *ids,
@@ -120,16 +119,21 @@ static temper_status next_tokens(temper_engine *engine, temper_error *err)
     if (status == TEMPER_OK)
         status = temper_session_open(engine, NULL, &session, err);
     float *logits = malloc(vocabulary * sizeof *logits);
-    uint32_t *ids = malloc((k + 1) * sizeof *ids);
+    uint32_t *ids = malloc(vocabulary * sizeof *ids);
     if (status == TEMPER_OK && (logits == NULL || ids == NULL))
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for the logits");
     if (status == TEMPER_OK)
         status = temper_session_logits(session, prompt, logits, err);
-    for (uint32_t i = 0; status == TEMPER_OK && i < vocabulary; i++)
-        if (isnan(logits[i]))
-            status = error_set(err, TEMPER_NOT_FINITE, "the logit of token %u is not a number", i);
-    if (status == TEMPER_OK)
-        print_next(engine, logits, ids, k == 0 ? 0 : best(logits, vocabulary, k, ids));
+    for (uint32_t i = 0; status == TEMPER_OK && i < vocabulary; i++) {
+        ids[i] = i;
+        if (!isfinite(logits[i]))
+            status = error_set(err, TEMPER_NOT_FINITE, "the logit of token %u is not finite", i);
+    }
+    if (status == TEMPER_OK) {
+        sort_logits = logits;
+        qsort(ids, vocabulary, sizeof *ids, by_logit);
+        print_next(engine, logits, ids, k);
+    }
     free(ids);
     free(logits);
     temper_session_close(session);
@@ -185,7 +189,8 @@ static temper_status perplexity(temper_engine *engine, temper_tokens text, tempe
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for the scores");
     double sum = 0.0;
     uint64_t tokens = 0;
-    for (uint64_t w = 0; status == TEMPER_OK && w < windows && !cli_interrupted(); w++) {
+    for (uint64_t w = 0;
+         status == TEMPER_OK && w < windows && !cli_interrupted() && !cli_output_failed(); w++) {
         const temper_tokens window = {text.ids + w * n, n};
         if (info->adds_bos && info->bos >= 0)
             window.ids[0] = (uint32_t)info->bos;
@@ -200,7 +205,7 @@ static temper_status perplexity(temper_engine *engine, temper_tokens text, tempe
         tokens += scored;
         if (status == TEMPER_OK && !opt.json) {
             cli_print("[%llu] %.4f\n", (unsigned long long)w + 1, exp(sum / (double)tokens));
-            fflush(stdout);
+            cli_write("", 0);
         }
     }
     if (status == TEMPER_OK && opt.json && !cli_interrupted())
@@ -221,8 +226,8 @@ static temper_status read_and_score(temper_engine *engine, temper_error *err)
     temper_tokens tokens = {0};
     temper_status status = cli_read_file(opt.text, &text, &length, err);
     if (status == TEMPER_OK)
-        status = temper_tokenize(engine, text, length, TEMPER_AUTO_BOS | TEMPER_PARSE_SPECIAL,
-                                 &tokens, err);
+        /* As llama.cpp scores it, a text is text: what looks like a special token is none. */
+        status = temper_tokenize(engine, text, length, TEMPER_AUTO_BOS, &tokens, err);
     if (status == TEMPER_OK)
         status = perplexity(engine, tokens, err);
     temper_free(tokens.ids);
@@ -238,13 +243,12 @@ static int eval_ppl(int argc, char **argv)
         return usage;
     if (opt.text == NULL)
         return cli_usage_error("eval ppl", "give a text with --text FILE");
-    if (opt.context < 4 || opt.context > UINT32_MAX)
-        return cli_usage_error("eval ppl", "--ctx is %llu; it must be 4 or more",
-                               (unsigned long long)opt.context);
+    if (opt.context < 4 || opt.context > INT32_MAX)
+        return cli_usage_error("eval ppl", "--ctx is %llu; it must be 4 to %d",
+                               (unsigned long long)opt.context, INT32_MAX);
     const char *path = cli_model_path(model);
     if (path == NULL)
         return EXIT_FAILED;
-    cli_catch_interrupt();
     temper_error err = {0};
     temper_engine *engine = NULL;
     temper_status status = cli_open_engine(path, 0, &engine, &err);
@@ -276,14 +280,13 @@ int command_eval(int argc, char **argv)
     if (ppl)
         return eval_ppl(argc - 1, argv + 1);
     if (argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0)) {
-        static const option none[] = {{NULL, OPTION_FLAG, NULL, NULL, NULL}};
-        static const option *const no_tables[] = {none, NULL};
+        static const option *const no_tables[] = {NULL};
         return args_help(
             usage,
             "next lists the likeliest next tokens, ppl measures perplexity; each has a --help.",
             no_tables);
     }
-    return cli_usage_error("eval",
-                           argc > 0 ? "there is no \"%s\": next or ppl" : "say what: next or ppl%s",
-                           argc > 0 ? argv[0] : "");
+    return cli_usage_error(
+        "eval", argc > 0 ? "there is no \"%.200s\": next or ppl" : "say what: next or ppl%s",
+        argc > 0 ? argv[0] : "");
 }

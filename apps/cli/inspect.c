@@ -77,12 +77,16 @@ static temper_status print_json(temper_file *file, const temper_memory_estimate 
 /* Prints a value on one line: what does not fit is cut at a character's edge and marked. */
 static void print_line(const char *key, const char *type, const char *text)
 {
+    strbuf name = {0};
+    cli_one_line(&name, key, strlen(key));
     size_t length = strcspn(text, "\n");
     const bool cut = length > 80 || text[length] != '\0';
     if (length > 80)
         for (length = 80; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;)
             length--;
-    cli_print("  %-44s %-16s %.*s%s\n", key, type, (int)length, text, cut ? " ..." : "");
+    cli_print("  %-44s %-16s %.*s%s\n", strbuf_text(&name), type, (int)length, text,
+              cut ? " ..." : "");
+    strbuf_free(&name);
 }
 
 static temper_status print_text(temper_file *file, const temper_memory_estimate *memory,
@@ -116,8 +120,11 @@ static temper_status print_text(temper_file *file, const temper_memory_estimate 
             snprintf(shape + at, sizeof shape - at, d == 0 ? "%llu" : " x %llu",
                      (unsigned long long)tensor.dims[d]);
         }
-        cli_print("  %-44s %-8s %-24s %s\n", tensor.name, tensor.type, shape,
+        strbuf name = {0};
+        cli_one_line(&name, tensor.name, strlen(tensor.name));
+        cli_print("  %-44s %-8s %-24s %s\n", strbuf_text(&name), tensor.type, shape,
                   cli_bytes(tensor.bytes, bytes));
+        strbuf_free(&name);
     }
     if (why->status != TEMPER_OK)
         cli_print("\nno memory estimate: %s\n", why->text);

@@ -1,8 +1,12 @@
 /*
  * main.c - the program's commands.
  */
+#include <fcntl.h>
+#include <langinfo.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -15,38 +19,67 @@ static const struct {
     {"bench", command_bench, "speed of prompts and answers"},
     {"eval", command_eval, "perplexity of a text; the likeliest next tokens"},
     {"tokenize", command_tokenize, "the ids of a text"},
-    {"inspect", command_inspect, "what is in a model file, and the memory it takes"},
+    {"inspect", command_inspect, "what a model file holds and the memory it takes"},
+    {"convert", command_convert, "a Hugging Face directory as a GGUF file"},
+    {"quantize", command_quantize, "a model in another type"},
     {"kernels", command_kernels, "list and test the kernels"},
-    {"doctor", command_doctor, "adapters, limits, features, and a self-test"},
+    {"doctor", command_doctor, "adapters, limits, features, a self-test"},
 };
 
-static void print_usage(FILE *out)
+static int help(void)
 {
-    fputs("usage: temper COMMAND [ARGUMENTS]\n\n", out);
+    cli_print("usage: temper COMMAND [ARGUMENTS]\n\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
-    fputs("\ntemper COMMAND --help tells more; temper --version prints the version.\n", out);
+        cli_print("  %-10s %s\n", commands[i].name, commands[i].about);
+    cli_print("\ntemper COMMAND --help tells more,\ntemper --version prints the version.\n");
+    return cli_finish("--help");
+}
+
+/* A command that is missing or unknown: what there is, on one line. */
+static int wrong_command(const char *given)
+{
+    char known[256] = "";
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        const size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s%s", i == 0 ? "" : ", ", commands[i].name);
+    }
+    if (given == NULL)
+        return cli_usage_error("", "name a command: %s", known);
+    return cli_usage_error("", "there is no command \"%.200s\": there are %s", given, known);
+}
+
+/* Whoever starts the program with stdin, stdout or stderr closed must not find a model file there:
+ * the first file that is opened would get the free number. Writing to these fails. */
+static void hold_standard_files(void)
+{
+    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
+        if (fcntl(i, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != i)
+            _exit(EXIT_FAILED);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_usage(stderr);
-        return EXIT_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        print_usage(stdout);
-        return cli_finish("--help");
-    }
-    if (strcmp(argv[1], "--version") == 0) {
+    hold_standard_files();
+    /* Only characters follow the locale, for the chat's editor; numbers are always written alike.
+     */
+    if (setlocale(LC_CTYPE, "") == NULL || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+    const char *command = argc < 2 ? NULL : argv[1];
+    if (command == NULL)
+        return wrong_command(NULL);
+    if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
+        strcmp(command, "help") == 0)
+        return help();
+    if (strcmp(command, "--version") == 0) {
         cli_print("temper %s\n", temper_version());
         return cli_finish("--version");
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 2, argv + 2);
-    fprintf(stderr, "temper: there is no command \"%s\"\n", argv[1]);
-    print_usage(stderr);
-    return EXIT_USAGE;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(command, commands[i].name) != 0)
+            continue;
+        cli_catch_interrupt();
+        const int code = commands[i].run(argc - 2, argv + 2);
+        return cli_interrupted() ? EXIT_INTERRUPTED : code;
+    }
+    return wrong_command(command);
 }

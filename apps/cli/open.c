@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "cli.h"
 
@@ -20,6 +19,8 @@ const option cli_device_options[] = {
     {"--limit", OPTION_LIST, &cli_device.limits, "NAME=VALUE",
      "lower a limit of the device (repeatable)"},
     {"--robust", OPTION_FLAG, &cli_device.robust, NULL, "keep the WebGPU library's bounds checks"},
+    {"--exact", OPTION_FLAG, &cli_device.exact, NULL,
+     "never round the operands of a product to f16"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
@@ -33,19 +34,22 @@ const char *cli_model_path(const char *given)
     int length;
     if (cache != NULL && cache[0] != '\0')
         length = snprintf(path, sizeof path, "%s/models/%s", cache, DEFAULT_MODEL);
-    else if (xdg != NULL && xdg[0] != '\0')
+    else if (xdg != NULL && xdg[0] == '/') /* as set-up has it: a relative one is ignored */
         length = snprintf(path, sizeof path, "%s/temper/models/%s", xdg, DEFAULT_MODEL);
     else
         length = snprintf(path, sizeof path, "%s/.cache/temper/models/%s", home == NULL ? "" : home,
                           DEFAULT_MODEL);
-    if (length < 0 || (size_t)length >= sizeof path || access(path, R_OK) != 0) {
-        fprintf(stderr,
-                "temper: no model was named and the default one is not at %s\n"
-                "name a GGUF file, or run tools/setup to fetch the default model\n",
-                path);
-        return NULL;
-    }
-    return path;
+    if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0)
+        return path;
+    strbuf shown = {0};
+    cli_one_line(&shown, path, strlen(path));
+    fprintf(stderr,
+            "temper: no model was named, and the default one cannot be read at\n"
+            "  %s\n"
+            "name a GGUF file, or run tools/setup to fetch the default model\n",
+            strbuf_text(&shown));
+    strbuf_free(&shown);
+    return NULL;
 }
 
 temper_status cli_open_device(temper_device **out, temper_error *err)
@@ -58,18 +62,13 @@ temper_status cli_open_device(temper_device **out, temper_error *err)
     return temper_device_open(&desc, out, err);
 }
 
-/* Draws the loading bar on a terminal, ten times a second at most. */
 static bool show_progress(uint64_t done, uint64_t total, void *user)
 {
-    static double last;
-    const double now = clock_seconds();
     (void)user;
-    if (isatty(STDERR_FILENO) && (now - last > 0.1 || done == total)) {
-        const unsigned percent = total == 0 ? 100 : (unsigned)(done * 100 / total);
-        fprintf(stderr, "\rloading %3u%%%s", percent, done == total ? "\r\033[K" : "");
-        fflush(stderr);
-        last = now;
-    }
+    if (done < total)
+        cli_progress("loading %3u%%", (unsigned)((double)done / (double)total * 100.0));
+    else
+        cli_progress_clear();
     return !cli_interrupted();
 }
 
@@ -80,12 +79,14 @@ temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine
     temper_status status = cli_open_device(&device, err);
     if (status != TEMPER_OK)
         return status;
-    const temper_engine_desc desc = {
-        .model = path, .device = device, .max_rows = max_rows, .progress = show_progress};
+    const temper_engine_desc desc = {.model = path,
+                                     .device = device,
+                                     .max_rows = max_rows,
+                                     .exact = cli_device.exact,
+                                     .progress = show_progress};
     status = temper_engine_open(&desc, out, err);
     temper_device_release(device);
-    if (status != TEMPER_OK && isatty(STDERR_FILENO))
-        fputs("\r\033[K", stderr);
+    cli_progress_clear();
     return status;
 }
 
@@ -95,6 +96,9 @@ temper_status cli_open_vocabulary(const char *path, temper_engine **out, temper_
                               err);
 }
 
+/* More than any text that a model takes; without a bound /dev/zero would take all memory. */
+static const size_t most_text = (size_t)1 << 30;
+
 static temper_status read_stream(FILE *in, const char *name, char **out, size_t *length,
                                  temper_error *err)
 {
@@ -102,7 +106,7 @@ static temper_status read_stream(FILE *in, const char *name, char **out, size_t 
     char *text = malloc(capacity);
     while (text != NULL) {
         used += fread(text + used, 1, capacity - used - 1, in);
-        if (used < capacity - 1)
+        if (used < capacity - 1 || used > most_text)
             break;
         char *larger = realloc(text, capacity * 2);
         if (larger == NULL)
@@ -112,9 +116,12 @@ static temper_status read_stream(FILE *in, const char *name, char **out, size_t 
     }
     if (text == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "%s: no memory to read it", name);
-    if (ferror(in)) {
+    if (ferror(in) || used > most_text) {
+        const int reason = errno;
         free(text);
-        return error_set(err, TEMPER_IO, "%s: %s", name, strerror(errno));
+        return ferror(in)
+                   ? error_set(err, TEMPER_IO, "%s: %s", name, strerror(reason))
+                   : error_set(err, TEMPER_IO, "%s: longer than 1 GiB, which no text is", name);
     }
     text[used] = '\0';
     *out = text;
@@ -126,10 +133,14 @@ temper_status cli_read_file(const char *path, char **out, size_t *length, temper
 {
     if (strcmp(path, "-") == 0)
         return read_stream(stdin, "standard input", out, length, err);
+    strbuf name = {0};
+    cli_one_line(&name, path, strlen(path));
     FILE *in = fopen(path, "rb");
-    if (in == NULL)
-        return error_set(err, TEMPER_IO, "%s: %s", path, strerror(errno));
-    const temper_status status = read_stream(in, path, out, length, err);
-    fclose(in);
+    const temper_status status =
+        in == NULL ? error_set(err, TEMPER_IO, "%s: %s", strbuf_text(&name), strerror(errno))
+                   : read_stream(in, strbuf_text(&name), out, length, err);
+    if (in != NULL)
+        fclose(in);
+    strbuf_free(&name);
     return status;
 }

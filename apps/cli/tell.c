@@ -1,11 +1,14 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/strbuf.h"
 #include "cli.h"
 
@@ -26,6 +29,7 @@ void cli_one_line(strbuf *out, const char *text, size_t length)
 
 int cli_fail(const char *command, const temper_error *err)
 {
+    cli_progress_clear();
     if (cli_interrupted())
         return EXIT_INTERRUPTED;
     fprintf(stderr, "temper %s: %s\n", command,
@@ -43,11 +47,43 @@ int cli_usage_error(const char *command, const char *format, ...)
     va_end(arguments);
     strbuf line = {0};
     cli_one_line(&line, text, strlen(text));
-    fprintf(stderr, "temper %s: %s\n`temper %s --help` lists what it takes\n", command,
-            strbuf_text(&line), command);
+    fprintf(stderr, "temper%s%s: %s\n`temper%s%s --help` lists what it takes\n",
+            command[0] == '\0' ? "" : " ", command, strbuf_text(&line),
+            command[0] == '\0' ? "" : " ", command);
     strbuf_free(&line);
     return EXIT_USAGE;
 }
+
+/* ---- progress ------------------------------------------------------------------------------- */
+
+static bool progress_shown;
+
+void cli_progress(const char *format, ...)
+{
+    static double last;
+    const double now = clock_seconds();
+    /* Five times a second is as fast as it can be read. */
+    if (!isatty(STDERR_FILENO) || (progress_shown && now - last < 0.2))
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    fputc('\r', stderr);
+    vfprintf(stderr, format, arguments);
+    fputs("\033[K", stderr);
+    va_end(arguments);
+    fflush(stderr);
+    progress_shown = true;
+    last = now;
+}
+
+void cli_progress_clear(void)
+{
+    if (progress_shown)
+        fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
 
 bool cli_write(const char *text, size_t length)
 {
@@ -111,9 +147,16 @@ int cli_finish(const char *command)
     }
     if (!output_failed)
         return 0;
-    fprintf(stderr, "temper %s: the output could not be written: %s\n", command,
-            strerror(output_errno));
+    /* Whoever closed the pipe knows: that is no news. */
+    if (output_errno != EPIPE)
+        fprintf(stderr, "temper %s: the output could not be written: %s\n", command,
+                strerror(output_errno));
     return EXIT_FAILED;
+}
+
+bool cli_output_failed(void)
+{
+    return output_failed;
 }
 
 const char *cli_bytes(uint64_t bytes, char text[32])
@@ -131,11 +174,22 @@ const char *cli_bytes(uint64_t bytes, char text[32])
 
 /* ---- Ctrl-C --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t interrupted;
+enum { INTERRUPT_SECONDS = 2 };
 
-static void on_alarm(int signal_number)
+static volatile sig_atomic_t interrupted, patient;
+/* A pipe that Ctrl-C writes to. The signal may come between a look at the flag and a read, or to
+ * another thread: a byte in a pipe ends the wait all the same. */
+static int wake[2] = {-1, -1};
+
+/* The terminal as it was before a chat's editor changed it. */
+static struct termios terminal;
+static volatile sig_atomic_t terminal_kept;
+
+static void end_now(int signal_number)
 {
     (void)signal_number;
+    if (terminal_kept)
+        tcsetattr(STDIN_FILENO, TCSANOW, &terminal);
     _exit(EXIT_INTERRUPTED);
 }
 
@@ -143,11 +197,15 @@ static void on_alarm(int signal_number)
  * ends the program: it has nothing to save. */
 static void on_interrupt(int signal_number)
 {
-    (void)signal_number;
     if (interrupted)
-        _exit(EXIT_INTERRUPTED);
+        end_now(signal_number);
     interrupted = 1;
-    alarm(2);
+    if (!patient)
+        alarm(INTERRUPT_SECONDS);
+    const int reason = errno;
+    if (wake[1] >= 0 && write(wake[1], "", 1) < 0)
+        errno = 0; /* the pipe is full: whoever waits is awake already */
+    errno = reason;
 }
 
 void cli_catch_interrupt(void)
@@ -155,10 +213,16 @@ void cli_catch_interrupt(void)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     sigemptyset(&action.sa_mask);
-    action.sa_handler = on_alarm;
+    action.sa_handler = end_now;
     sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_interrupt;
     sigaction(SIGINT, &action, NULL);
+}
+
+void cli_be_patient(void)
+{
+    patient = 1;
+    terminal_kept = tcgetattr(STDIN_FILENO, &terminal) == 0;
 }
 
 bool cli_interrupted(void)
@@ -166,8 +230,21 @@ bool cli_interrupted(void)
     return interrupted != 0;
 }
 
+int cli_interrupt_file(void)
+{
+    if (wake[0] < 0 && pipe(wake) == 0)
+        for (int i = 0; i < 2; i++) {
+            fcntl(wake[i], F_SETFL, O_NONBLOCK);
+            fcntl(wake[i], F_SETFD, FD_CLOEXEC);
+        }
+    return wake[0];
+}
+
 void cli_forget_interrupt(void)
 {
+    char bytes[64];
     alarm(0);
     interrupted = 0;
+    while (wake[0] >= 0 && read(wake[0], bytes, sizeof bytes) > 0)
+        continue;
 }

@@ -25,7 +25,7 @@
  *     prompt   the ids that the model is given
  *     context  the most ids that a session can hold
  *     engine   a model's weights on a device, its tokenizer and chat template; immutable once open
- *     session  one text in the making: it owns the keys and values (KV cache) of the ids it has seen
+ *     session  one text in the making: it owns the keys and values (KV cache) of what it has seen
  *     prefill  computing the keys and values of a prompt, many rows at once
  *     decode   computing one row at a time, for an answer
  *     logit    the model's raw score of a token as the next one
@@ -267,7 +267,11 @@ typedef struct temper_engine_desc {
     const char *shape_type;   /* of its weights: Q4_0 (NULL), Q8_0, F16 or F32. Borrowed */
     temper_device *device;    /* NULL: opens the best one. Shared, not taken over */
     bool vocabulary_only;     /* no device and no weights: tokenizing and chat rendering work */
-    uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 128 */
+    uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 512, or 128
+                                 where a CPU computes */
+    bool exact;               /* no operand of a product is rounded: else a device whose matrix
+                                 units pass a check against f32 reads prompts with f16 operands,
+                                 added up in f32 */
     temper_progress progress; /* NULL: none */
     void *user;               /* for progress */
 } temper_engine_desc;
@@ -293,6 +297,8 @@ typedef struct temper_model_info {
     int32_t bos, eos;         /* -1: none */
     bool adds_bos;            /* the file asks for BOS before a text */
     bool has_chat_template;
+    const char *products; /* what the operands of a prompt's products are rounded to: "f16", or
+                             "f32": not at all */
 } temper_model_info;
 
 /* Facts about the model; a view as long as the engine lives. Fields of the network are 0 in a

@@ -1,8 +1,5 @@
 /*
- * dtype.c - file types, their GPU layouts, and the exact way from one to the other.
- *
- * File bytes are little-endian on every machine, so words are put together by value; the compilers
- * make single loads of it.
+ * dtype.c - the types of files: their sizes, their names, and what their bytes mean.
  */
 #include "base/dtype.h"
 
@@ -12,26 +9,24 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/checked.h"
+#include "base/blocks.h"
 #include "base/half.h"
-
-enum { GROUP = 32 };   /* elements a block of Q4_0, Q4_1 and Q8_0 */
 
 static const dtype_info infos[] = {
     {DTYPE_F32, "F32", 1, 4, true},
     {DTYPE_F16, "F16", 1, 2, true},
     {DTYPE_BF16, "BF16", 1, 2, true},
-    {DTYPE_Q4_0, "Q4_0", 32, 18, true},        /* f16 scale, 16 bytes of nibbles */
-    {DTYPE_Q4_1, "Q4_1", 32, 20, true},        /* f16 scale, f16 minimum, 16 bytes of nibbles */
-    {DTYPE_Q8_0, "Q8_0", 32, 34, true},        /* f16 scale, 32 int8 */
-    {DTYPE_Q5_0, "Q5_0", 32, 22, false},
-    {DTYPE_Q5_1, "Q5_1", 32, 24, false},
+    {DTYPE_Q4_0, "Q4_0", 32, 18, true}, /* f16 scale, 16 bytes of nibbles */
+    {DTYPE_Q4_1, "Q4_1", 32, 20, true}, /* f16 scale, f16 minimum, 16 bytes of nibbles */
+    {DTYPE_Q8_0, "Q8_0", 32, 34, true}, /* f16 scale, 32 int8 */
+    {DTYPE_Q5_0, "Q5_0", 32, 22, true},
+    {DTYPE_Q5_1, "Q5_1", 32, 24, true},
     {DTYPE_Q8_1, "Q8_1", 32, 36, false},
-    {DTYPE_Q2_K, "Q2_K", 256, 84, false},
-    {DTYPE_Q3_K, "Q3_K", 256, 110, false},
-    {DTYPE_Q4_K, "Q4_K", 256, 144, false},
-    {DTYPE_Q5_K, "Q5_K", 256, 176, false},
-    {DTYPE_Q6_K, "Q6_K", 256, 210, false},
+    {DTYPE_Q2_K, "Q2_K", 256, 84, true},
+    {DTYPE_Q3_K, "Q3_K", 256, 110, true},
+    {DTYPE_Q4_K, "Q4_K", 256, 144, true},
+    {DTYPE_Q5_K, "Q5_K", 256, 176, true},
+    {DTYPE_Q6_K, "Q6_K", 256, 210, true},
     {DTYPE_Q8_K, "Q8_K", 256, 292, false},
     {DTYPE_IQ2_XXS, "IQ2_XXS", 256, 66, false},
     {DTYPE_IQ2_XS, "IQ2_XS", 256, 74, false},
@@ -57,8 +52,8 @@ static const struct {
     uint32_t type;
     const char *name;
 } retired[] = {
-    {4, "Q4_2"},         {5, "Q4_3"},         {31, "Q4_0_4_4"},    {32, "Q4_0_4_8"},
-    {33, "Q4_0_8_8"},    {36, "IQ4_NL_4_4"},  {37, "IQ4_NL_4_8"},  {38, "IQ4_NL_8_8"},
+    {4, "Q4_2"},      {5, "Q4_3"},        {31, "Q4_0_4_4"},   {32, "Q4_0_4_8"},
+    {33, "Q4_0_8_8"}, {36, "IQ4_NL_4_4"}, {37, "IQ4_NL_4_8"}, {38, "IQ4_NL_8_8"},
 };
 
 const dtype_info *dtype_find(uint32_t gguf_type)
@@ -83,150 +78,6 @@ const char *dtype_name(uint32_t gguf_type)
     return unknown;
 }
 
-weight_format weight_format_of(dtype type)
-{
-    switch (type) {
-    case DTYPE_F32:
-        return (weight_format){LAYOUT_F32, SCALE_NONE, 0};
-    case DTYPE_F16:
-        return (weight_format){LAYOUT_F16, SCALE_NONE, 0};
-    case DTYPE_BF16:
-        return (weight_format){LAYOUT_BF16, SCALE_NONE, 0};
-    case DTYPE_Q8_0:
-        return (weight_format){LAYOUT_Q8, SCALE_F16, GROUP};
-    case DTYPE_Q4_0:
-        return (weight_format){LAYOUT_Q4, SCALE_F16, GROUP};
-    case DTYPE_Q4_1:
-        return (weight_format){LAYOUT_Q4, SCALE_F16_MIN, GROUP};
-    default:
-        assert(false && "a loadable type");
-        return (weight_format){LAYOUT_COUNT, SCALE_NONE, 0};
-    }
-}
-
-uint64_t weight_row_words(weight_format format, uint64_t k)
-{
-    switch (format.layout) {
-    case LAYOUT_F32:
-        return k;
-    case LAYOUT_F16:
-    case LAYOUT_BF16:
-        return ceil_div(k, 2);
-    case LAYOUT_Q8:
-        return ceil_div(k, 4);
-    case LAYOUT_Q4:
-        return ceil_div(k, 8);
-    case LAYOUT_COUNT:
-        break;
-    }
-    assert(false && "a layout");
-    return 0;
-}
-
-uint64_t weight_scale_row_words(weight_format format, uint64_t k)
-{
-    if (format.scale == SCALE_NONE)
-        return 0;
-    assert(format.group > 0);
-    const uint64_t groups = ceil_div(k, format.group);
-    return format.scale == SCALE_F16 ? ceil_div(groups, 2) : groups;
-}
-
-static uint32_t load_u16(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8;
-}
-
-static uint32_t load_u32(const uint8_t *p)
-{
-    return load_u16(p) | load_u16(p + 2) << 16;
-}
-
-static uint64_t load_u64(const uint8_t *p)
-{
-    return load_u32(p) | (uint64_t)load_u32(p + 4) << 32;
-}
-
-/* Eight nibbles, each in the low half of a byte, pushed together into one word. */
-static uint32_t gather_nibbles(uint64_t bytes)
-{
-    bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ffu;
-    bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffffu;
-    return (uint32_t)(bytes | bytes >> 16);
-}
-
-/* A file block has element i in the low nibble of byte i and element i + 16 in its high nibble; the
- * layout has all 32 in order. */
-static void repack_nibbles(const uint8_t *packed, uint32_t *words)
-{
-    const uint64_t low_nibbles = 0x0f0f0f0f0f0f0f0fu;
-    const uint64_t first = load_u64(packed), second = load_u64(packed + 8);
-
-    words[0] = gather_nibbles(first & low_nibbles);
-    words[1] = gather_nibbles(second & low_nibbles);
-    words[2] = gather_nibbles(first >> 4 & low_nibbles);
-    words[3] = gather_nibbles(second >> 4 & low_nibbles);
-}
-
-/* The f16 scale that starts each of the row's blocks, two a word, the last odd one alone. */
-static void repack_scales(uint64_t blocks, uint64_t block_bytes, const uint8_t *row,
-                          uint32_t *scales)
-{
-    for (uint64_t b = 0; b + 1 < blocks; b += 2) {
-        const uint8_t *block = row + b * block_bytes;
-        scales[b / 2] = load_u16(block) | load_u16(block + block_bytes) << 16;
-    }
-    if (blocks % 2 != 0)
-        scales[blocks / 2] = load_u16(row + (blocks - 1) * block_bytes);
-}
-
-static void repack_halves(uint64_t k, const uint8_t *row, uint32_t *data)
-{
-    for (uint64_t i = 0; i < k / 2; i++)
-        data[i] = load_u32(row + 4 * i);
-    if (k % 2 != 0)
-        data[k / 2] = load_u16(row + 2 * (k - 1));
-}
-
-void weight_repack_row(dtype type, uint64_t k, const uint8_t *file_row, uint32_t *data,
-                       uint32_t *scales)
-{
-    const dtype_info *info = dtype_find((uint32_t)type);
-    assert(info != NULL && info->loadable && k % info->block == 0);
-    assert((scales != NULL) == (weight_format_of(type).scale != SCALE_NONE));
-    const uint64_t blocks = k / info->block;
-
-    switch (type) {
-    case DTYPE_F32:
-        for (uint64_t i = 0; i < k; i++)
-            data[i] = load_u32(file_row + 4 * i);
-        break;
-    case DTYPE_F16:
-    case DTYPE_BF16:
-        repack_halves(k, file_row, data);
-        break;
-    case DTYPE_Q4_0:
-        for (uint64_t b = 0; b < blocks; b++)
-            repack_nibbles(file_row + 18 * b + 2, data + 4 * b);
-        repack_scales(blocks, 18, file_row, scales);
-        break;
-    case DTYPE_Q4_1:
-        for (uint64_t b = 0; b < blocks; b++) {
-            scales[b] = load_u32(file_row + 20 * b);
-            repack_nibbles(file_row + 20 * b + 4, data + 4 * b);
-        }
-        break;
-    case DTYPE_Q8_0:
-        for (uint64_t b = 0; b < blocks; b++)
-            for (uint64_t w = 0; w < 8; w++)
-                data[8 * b + w] = load_u32(file_row + 34 * b + 2 + 4 * w);
-        repack_scales(blocks, 34, file_row, scales);
-        break;
-    default:
-        break;
-    }
-}
-
 static float float_of(uint32_t bits)
 {
     float f;
@@ -241,32 +92,75 @@ static float load_f16(const uint8_t *p)
 
 static void dequantize_q4_0(uint64_t blocks, const uint8_t *row, float *out)
 {
-    for (uint64_t b = 0; b < blocks; b++, row += 18, out += GROUP) {
+    for (uint64_t b = 0; b < blocks; b++, row += 18, out += BLOCK_32) {
         const float scale = load_f16(row);
-        for (int i = 0; i < GROUP / 2; i++) {
+        for (int i = 0; i < BLOCK_32 / 2; i++) {
             out[i] = scale * (float)((row[2 + i] & 15) - 8);
-            out[i + GROUP / 2] = scale * (float)((row[2 + i] >> 4) - 8);
+            out[i + BLOCK_32 / 2] = scale * (float)((row[2 + i] >> 4) - 8);
         }
     }
 }
 
 static void dequantize_q4_1(uint64_t blocks, const uint8_t *row, float *out)
 {
-    for (uint64_t b = 0; b < blocks; b++, row += 20, out += GROUP) {
+    for (uint64_t b = 0; b < blocks; b++, row += 20, out += BLOCK_32) {
         const float scale = load_f16(row), minimum = load_f16(row + 2);
-        for (int i = 0; i < GROUP / 2; i++) {
+        for (int i = 0; i < BLOCK_32 / 2; i++) {
             out[i] = scale * (float)(row[4 + i] & 15) + minimum;
-            out[i + GROUP / 2] = scale * (float)(row[4 + i] >> 4) + minimum;
+            out[i + BLOCK_32 / 2] = scale * (float)(row[4 + i] >> 4) + minimum;
         }
+    }
+}
+
+static void dequantize_q5_0(uint64_t blocks, const uint8_t *row, float *out)
+{
+    uint8_t codes[BLOCK_32];
+    for (uint64_t b = 0; b < blocks; b++, row += 22, out += BLOCK_32) {
+        const float scale = load_f16(row);
+        block_codes_5(row + 6, row + 2, codes);
+        for (int i = 0; i < BLOCK_32; i++)
+            out[i] = scale * (float)(codes[i] - 16);
+    }
+}
+
+static void dequantize_q5_1(uint64_t blocks, const uint8_t *row, float *out)
+{
+    uint8_t codes[BLOCK_32];
+    for (uint64_t b = 0; b < blocks; b++, row += 24, out += BLOCK_32) {
+        const float scale = load_f16(row), minimum = load_f16(row + 2);
+        block_codes_5(row + 8, row + 4, codes);
+        for (int i = 0; i < BLOCK_32; i++)
+            out[i] = scale * (float)codes[i] + minimum;
     }
 }
 
 static void dequantize_q8_0(uint64_t blocks, const uint8_t *row, float *out)
 {
-    for (uint64_t b = 0; b < blocks; b++, row += 34, out += GROUP) {
+    for (uint64_t b = 0; b < blocks; b++, row += 34, out += BLOCK_32) {
         const float scale = load_f16(row);
-        for (int i = 0; i < GROUP; i++)
+        for (int i = 0; i < BLOCK_32; i++)
             out[i] = scale * (float)(int8_t)row[2 + i];
+    }
+}
+
+static void dequantize_k(dtype type, uint64_t blocks, const uint8_t *row, float *out)
+{
+    const uint32_t bytes = dtype_find((uint32_t)type)->block_bytes;
+    k_block block;
+
+    for (uint64_t b = 0; b < blocks; b++, row += bytes, out += BLOCK_K) {
+        k_block_read(type, row, &block);
+        const float d = f16_to_f32(block.d), dmin = f16_to_f32(block.dmin);
+        for (uint32_t i = 0; i < BLOCK_K; i++) {
+            const uint32_t group = i / block.group;
+            if (block.has_minimum) {
+                const float scale = d * (float)block.scales[group];
+                out[i] = scale * (float)block.codes[i] - dmin * (float)block.minimums[group];
+            } else {
+                const float scale = d * (float)(int8_t)block.scales[group];
+                out[i] = scale * (float)(block.codes[i] - block.zero);
+            }
+        }
     }
 }
 
@@ -289,88 +183,28 @@ void dtype_dequantize_row(dtype type, uint64_t k, const uint8_t *file_row, float
             out[i] = bf16_to_f32((uint16_t)load_u16(file_row + 2 * i));
         break;
     case DTYPE_Q4_0:
-        dequantize_q4_0(k / GROUP, file_row, out);
+        dequantize_q4_0(k / BLOCK_32, file_row, out);
         break;
     case DTYPE_Q4_1:
-        dequantize_q4_1(k / GROUP, file_row, out);
+        dequantize_q4_1(k / BLOCK_32, file_row, out);
+        break;
+    case DTYPE_Q5_0:
+        dequantize_q5_0(k / BLOCK_32, file_row, out);
+        break;
+    case DTYPE_Q5_1:
+        dequantize_q5_1(k / BLOCK_32, file_row, out);
         break;
     case DTYPE_Q8_0:
-        dequantize_q8_0(k / GROUP, file_row, out);
+        dequantize_q8_0(k / BLOCK_32, file_row, out);
         break;
     default:
+        dequantize_k(type, k / BLOCK_K, file_row, out);
         break;
-    }
-}
-
-/* Scale and minimum of one group of a planes' row. */
-static void group_scale(weight_format format, const uint32_t *scales, uint64_t group, float *scale,
-                        float *minimum)
-{
-    *scale = 1.0f;
-    *minimum = 0.0f;
-    switch (format.scale) {
-    case SCALE_NONE:
-        break;
-    case SCALE_F16:
-        *scale = f16_to_f32((uint16_t)(scales[group / 2] >> (group % 2 * 16)));
-        break;
-    case SCALE_F32:
-        *scale = float_of(scales[group]);
-        break;
-    case SCALE_F16_MIN:
-        *scale = f16_to_f32((uint16_t)scales[group]);
-        *minimum = f16_to_f32((uint16_t)(scales[group] >> 16));
-        break;
-    }
-}
-
-/* One element of a data plane's row, before scale and minimum. */
-static float plane_element(weight_format format, const uint32_t *data, uint64_t i)
-{
-    switch (format.layout) {
-    case LAYOUT_F32:
-        return float_of(data[i]);
-    case LAYOUT_F16:
-        return f16_to_f32((uint16_t)(data[i / 2] >> (i % 2 * 16)));
-    case LAYOUT_BF16:
-        return bf16_to_f32((uint16_t)(data[i / 2] >> (i % 2 * 16)));
-    case LAYOUT_Q8:
-        return (float)(int8_t)(uint8_t)(data[i / 4] >> (i % 4 * 8));
-    case LAYOUT_Q4: {
-        const int nibble = (int)(data[i / 8] >> (i % 8 * 4) & 15u);
-        return (float)(format.scale == SCALE_F16_MIN ? nibble : nibble - 8);
-    }
-    case LAYOUT_COUNT:
-        break;
-    }
-    assert(false && "a layout");
-    return 0.0f;
-}
-
-void weight_dequantize_row(weight_format format, uint64_t k, const uint32_t *data,
-                           const uint32_t *scales, float *out)
-{
-    const uint64_t group = format.scale == SCALE_NONE ? k : format.group;
-    float scale = 1.0f, minimum = 0.0f;
-
-    assert(k == 0 || group > 0);
-    for (uint64_t i = 0; i < k; i++) {
-        const float element = plane_element(format, data, i);
-        if (format.scale == SCALE_NONE) {
-            out[i] = element;
-            continue;
-        }
-        if (i % group == 0)
-            group_scale(format, scales, i / group, &scale, &minimum);
-        out[i] = scale * element;
-        /* Adding a zero minimum where the format has none would turn -0 into 0. */
-        if (format.scale == SCALE_F16_MIN)
-            out[i] += minimum;
     }
 }
 
 /* True when any of `count` 16-bit floats, `stride` bytes apart, has all the bits of `exponent` set.
- * */
+ */
 static bool any_16_nonfinite(uint64_t count, uint64_t stride, const uint8_t *p, uint32_t exponent)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -382,26 +216,33 @@ static bool any_16_nonfinite(uint64_t count, uint64_t stride, const uint8_t *p, 
 bool dtype_row_has_nonfinite(dtype type, uint64_t k, const uint8_t *file_row)
 {
     const uint32_t f16_exponent = 0x7c00u, bf16_exponent = 0x7f80u, f32_exponent = 0x7f800000u;
+    /* Where the f16 factors of a block lie; the second one is the first again where there is one.
+     */
+    static const struct {
+        dtype type;
+        uint32_t first, second;
+    } factors[] = {
+        {DTYPE_F16, 0, 0},  {DTYPE_Q4_0, 0, 0}, {DTYPE_Q4_1, 0, 2},     {DTYPE_Q5_0, 0, 0},
+        {DTYPE_Q5_1, 0, 2}, {DTYPE_Q8_0, 0, 0}, {DTYPE_Q2_K, 80, 82},   {DTYPE_Q3_K, 108, 108},
+        {DTYPE_Q4_K, 0, 2}, {DTYPE_Q5_K, 0, 2}, {DTYPE_Q6_K, 208, 208},
+    };
+    const dtype_info *info = dtype_find((uint32_t)type);
+    assert(info != NULL && info->loadable && k % info->block == 0);
 
-    switch (type) {
-    case DTYPE_F32:
+    if (type == DTYPE_F32) {
         for (uint64_t i = 0; i < k; i++)
             if ((load_u32(file_row + 4 * i) & f32_exponent) == f32_exponent)
                 return true;
         return false;
-    case DTYPE_F16:
-        return any_16_nonfinite(k, 2, file_row, f16_exponent);
-    case DTYPE_BF16:
-        return any_16_nonfinite(k, 2, file_row, bf16_exponent);
-    case DTYPE_Q4_0:
-        return any_16_nonfinite(k / GROUP, 18, file_row, f16_exponent);
-    case DTYPE_Q4_1:
-        return any_16_nonfinite(k / GROUP, 20, file_row, f16_exponent) ||
-               any_16_nonfinite(k / GROUP, 20, file_row + 2, f16_exponent);
-    case DTYPE_Q8_0:
-        return any_16_nonfinite(k / GROUP, 34, file_row, f16_exponent);
-    default:
-        assert(false && "a loadable type");
-        return true;
     }
+    if (type == DTYPE_BF16)
+        return any_16_nonfinite(k, 2, file_row, bf16_exponent);
+    size_t i = 0;
+    while (factors[i].type != type)
+        i++;
+    const uint64_t blocks = k / info->block;
+    return any_16_nonfinite(blocks, info->block_bytes, file_row + factors[i].first, f16_exponent) ||
+           (factors[i].second != factors[i].first &&
+            any_16_nonfinite(blocks, info->block_bytes, file_row + factors[i].second,
+                             f16_exponent));
 }

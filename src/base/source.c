@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/mem.h"
+#include "base/strbuf.h"
 
 static_assert(sizeof(off_t) == 8, "file offsets must have 64 bits (_FILE_OFFSET_BITS=64)");
 
@@ -64,6 +65,29 @@ static temper_status file_read_at(source *self, uint64_t offset, void *out, uint
     return TEMPER_OK;
 }
 
+/* The path as messages show it, owned: on one line, and cut at its front where it would leave no
+ * room for the reason. NULL without memory. */
+static char *shown_path(const char *path)
+{
+    enum { MOST_BYTES = 300 };
+    strbuf escaped = {0}, shown = {0};
+    const size_t length = strlen(path);
+    size_t at = length > MOST_BYTES ? length - MOST_BYTES : 0;
+    while (at < length && ((unsigned char)path[at] & 0xc0) == 0x80)
+        at++;
+    strbuf_puts(&shown, at > 0 ? "..." : "");
+    strbuf_escape(&escaped, path + at, length - at);
+    for (size_t i = 0; i < escaped.length; i++)
+        if (escaped.data[i] == '\n')
+            strbuf_puts(&shown, "\\n");
+        else
+            strbuf_putc(&shown, escaped.data[i]);
+    char *name = escaped.failed || shown.failed ? NULL : mem_strdup(strbuf_text(&shown));
+    strbuf_free(&escaped);
+    strbuf_free(&shown);
+    return name;
+}
+
 /* Why an opened thing that is no regular file cannot be read; NULL when it is one. */
 static const char *refusal_of(mode_t mode)
 {
@@ -76,33 +100,48 @@ static const char *refusal_of(mode_t mode)
     return "is not a regular file";
 }
 
+/* Opens a regular file and finds its size; *descriptor stays -1 on failure. */
+static temper_status open_regular(const char *path, const char *name, int *descriptor,
+                                  struct stat *status, error *err)
+{
+    /* O_NONBLOCK: opening a pipe that nobody writes to must not wait; regular files ignore it. */
+    const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (opened < 0)
+        return error_set(err, TEMPER_IO, "%s: cannot be opened: %s", name, strerror(errno));
+    if (fstat(opened, status) != 0) {
+        const int reason = errno;
+        close(opened);
+        return error_set(err, TEMPER_IO, "%s: cannot be examined: %s", name, strerror(reason));
+    }
+    const char *refusal = refusal_of(status->st_mode);
+    if (refusal != NULL) {
+        close(opened);
+        return error_set(err, TEMPER_IO, "%s: %s", name, refusal);
+    }
+    *descriptor = opened;
+    return TEMPER_OK;
+}
+
 temper_status source_open_file(const char *path, source **out, error *err)
 {
     struct stat status;
+    int descriptor = -1;
 
     assert(path != NULL && out != NULL);
-    /* O_NONBLOCK: opening a pipe that nobody writes to must not wait; regular files ignore it. */
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0)
-        return error_set(err, TEMPER_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(descriptor, &status) != 0) {
-        const int reason = errno;
-        close(descriptor);
-        return error_set(err, TEMPER_IO, "%s: cannot be examined: %s", path, strerror(reason));
+    char *name = shown_path(path);
+    if (name == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "%s: no memory left to open it", path);
+    const temper_status opened = open_regular(path, name, &descriptor, &status, err);
+    if (opened != TEMPER_OK) {
+        mem_free(name);
+        return opened;
     }
-    const char *refusal = refusal_of(status.st_mode);
-    if (refusal != NULL) {
-        close(descriptor);
-        return error_set(err, TEMPER_IO, "%s: %s", path, refusal);
-    }
-
     file_source *file = mem_calloc(1, sizeof *file);
-    char *name = mem_strdup(path);
-    if (file == NULL || name == NULL) {
-        mem_free(file);
+    if (file == NULL) {
+        error_set(err, TEMPER_NO_MEMORY, "%s: no memory left to open it", name);
         mem_free(name);
         close(descriptor);
-        return error_set(err, TEMPER_NO_MEMORY, "%s: no memory left to open it", path);
+        return TEMPER_NO_MEMORY;
     }
     file->base = (source){.name = name,
                           .size = (uint64_t)status.st_size,

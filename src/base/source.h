@@ -13,7 +13,7 @@
 typedef struct source source;
 
 struct source {
-    const char *name;   /* for messages: the path as the user gave it; owned by the source */
+    const char *name;   /* for messages: the path, escaped and on one line; owned by the source */
     uint64_t size;      /* bytes */
     temper_status (*read_at)(source *self, uint64_t offset, void *out, uint64_t size, error *err);
     void (*close)(source *self);

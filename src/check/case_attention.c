@@ -1,6 +1,6 @@
 /*
- * case_attention.c - causal attention over the blocked cache: known shapes, every length, several
- * sequences, replays through the cache, and what must stay unseen.
+ * case_attention.c - causal attention over the blocked cache: known shapes, every length, windows,
+ * several sequences, replays through the cache, and what must stay unseen.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@ enum kind {
     MIXED,   /* rows of three sequences in turn, one of them with NaN in its cache */
     NAN_V,   /* NaN in V at position `at`: rows from there on */
     NAN_K,
+    NAN_PAST, /* NaN in K and V at every position before the window of the first row */
     REFUSED,
 };
 
@@ -23,49 +24,65 @@ typedef struct attention_case {
     uint32_t q_heads, kv_heads, head_dim, rows, capacity, position;
     enum kind kind;
     check_cost cost;
+    uint32_t window; /* 0: all positions */
+    float softcap;   /* 0: none */
 } attention_case;
 
 static const attention_case cases[] = {
-    {"6,2,8,4,16,0", 6, 2, 8, 4, 16, 0, ROWS, CHECK_QUICK},
-    {"4,4,16,3,8,0", 4, 4, 16, 3, 8, 0, ROWS, CHECK_QUICK},
-    {"8,4,4,5,16,0", 8, 4, 4, 5, 16, 0, ROWS, CHECK_QUICK},
-    {"6,2,8,2,16,2", 6, 2, 8, 2, 16, 2, ROWS, CHECK_QUICK},
-    {"24,8,128,128,256,0", 24, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL},
-    {"4,4,32,4,16,0 logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK},
-    {"32,8,64,1,4096,4095", 32, 8, 64, 1, 4096, 4095, ROWS, CHECK_NORMAL},
-    {"32,8,64,1,8192,8191", 32, 8, 64, 1, 8192, 8191, ROWS, CHECK_NORMAL},
-    {"32,8,64,128,512,0", 32, 8, 64, 128, 512, 0, ROWS, CHECK_NORMAL},
-    {"32,8,64,1,512,127", 32, 8, 64, 1, 512, 127, ROWS, CHECK_QUICK},
-    {"32,8,64,512,512,0", 32, 8, 64, 512, 512, 0, ROWS, CHECK_NORMAL},
-    {"32,8,64,2048,2048,0", 32, 8, 64, 2048, 2048, 0, ROWS, CHECK_HEAVY},
-    {"16,8,128,128,256,0", 16, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL},
-    {"16,8,128,17,64,31", 16, 8, 128, 17, 64, 31, ROWS, CHECK_QUICK},
-    {"D 6 is refused", 4, 4, 6, 1, 8, 0, REFUSED, CHECK_QUICK},
-    {"D 260 is refused", 4, 4, 260, 1, 8, 0, REFUSED, CHECK_QUICK},
-    {"5 heads over 2 are refused", 5, 2, 8, 1, 8, 0, REFUSED, CHECK_QUICK},
-    {"smollm2 1 at 1000", 9, 3, 64, 1, 1024, 1000, ROWS, CHECK_QUICK},
-    {"smollm2 128 at 872", 9, 3, 64, 128, 1024, 872, ROWS, CHECK_NORMAL},
-    {"D 80", 4, 2, 80, 9, 300, 250, ROWS, CHECK_QUICK},
-    {"D 192", 2, 1, 192, 5, 300, 254, ROWS, CHECK_QUICK},
-    {"D 256", 4, 1, 256, 5, 300, 254, ROWS, CHECK_QUICK},
-    {"9 heads over 1", 9, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK},
-    {"32 heads over 1", 32, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK},
-    {"length 255", 3, 1, 16, 1, 255, 254, ROWS, CHECK_QUICK},
-    {"length 256", 3, 1, 16, 1, 256, 255, ROWS, CHECK_QUICK},
-    {"length 257", 3, 1, 16, 1, 257, 256, ROWS, CHECK_QUICK},
-    {"length 511", 3, 1, 16, 1, 511, 510, ROWS, CHECK_QUICK},
-    {"length 512", 3, 1, 16, 1, 512, 511, ROWS, CHECK_QUICK},
-    {"length 513", 3, 1, 16, 1, 513, 512, ROWS, CHECK_QUICK},
-    {"every length 1 to 2049", 3, 1, 16, 2049, 2049, 0, ROWS, CHECK_NORMAL},
-    {"every length 1 to 2049, single rows", 3, 1, 16, 2049, 2049, 0, SINGLES, CHECK_NORMAL},
-    {"lengths 250 to 520, single rows", 2, 2, 8, 271, 520, 249, SINGLES, CHECK_QUICK},
-    {"length 131072", 2, 1, 16, 1, 131072, 131071, ROWS, CHECK_NORMAL},
-    {"three sequences, NaN in one", 6, 2, 8, 24, 300, 255, MIXED, CHECK_QUICK},
-    {"prompts of 361", 3, 3, 8, 361, 361, 0, ROWS, CHECK_QUICK},
-    {"prompts of 362", 3, 3, 8, 362, 362, 0, ROWS, CHECK_QUICK},
-    {"prompts of 363", 3, 3, 8, 363, 363, 0, ROWS, CHECK_QUICK},
-    {"NaN in V at 258", 3, 1, 16, 12, 300, 252, NAN_V, CHECK_QUICK},
-    {"NaN in K at 258", 3, 1, 16, 12, 300, 252, NAN_K, CHECK_QUICK},
+    {"6,2,8,4,16,0", 6, 2, 8, 4, 16, 0, ROWS, CHECK_QUICK, 0, 0},
+    {"4,4,16,3,8,0", 4, 4, 16, 3, 8, 0, ROWS, CHECK_QUICK, 0, 0},
+    {"8,4,4,5,16,0", 8, 4, 4, 5, 16, 0, ROWS, CHECK_QUICK, 0, 0},
+    {"6,2,8,2,16,2", 6, 2, 8, 2, 16, 2, ROWS, CHECK_QUICK, 0, 0},
+    {"24,8,128,128,256,0", 24, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL, 0, 0},
+    {"4,4,32,4,16,0 logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK, 0, 0},
+    {"32,8,64,1,4096,4095", 32, 8, 64, 1, 4096, 4095, ROWS, CHECK_NORMAL, 0, 0},
+    {"32,8,64,1,8192,8191", 32, 8, 64, 1, 8192, 8191, ROWS, CHECK_NORMAL, 0, 0},
+    {"32,8,64,128,512,0", 32, 8, 64, 128, 512, 0, ROWS, CHECK_NORMAL, 0, 0},
+    {"32,8,64,1,512,127", 32, 8, 64, 1, 512, 127, ROWS, CHECK_QUICK, 0, 0},
+    {"32,8,64,512,512,0", 32, 8, 64, 512, 512, 0, ROWS, CHECK_NORMAL, 0, 0},
+    {"32,8,64,2048,2048,0", 32, 8, 64, 2048, 2048, 0, ROWS, CHECK_HEAVY, 0, 0},
+    {"16,8,128,128,256,0", 16, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL, 0, 0},
+    {"16,8,128,17,64,31", 16, 8, 128, 17, 64, 31, ROWS, CHECK_QUICK, 0, 0},
+    {"D 6 is refused", 4, 4, 6, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0},
+    {"D 260 is refused", 4, 4, 260, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0},
+    {"5 heads over 2 are refused", 5, 2, 8, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0},
+    {"smollm2 1 at 1000", 9, 3, 64, 1, 1024, 1000, ROWS, CHECK_QUICK, 0, 0},
+    {"smollm2 128 at 872", 9, 3, 64, 128, 1024, 872, ROWS, CHECK_NORMAL, 0, 0},
+    {"D 80", 4, 2, 80, 9, 300, 250, ROWS, CHECK_QUICK, 0, 0},
+    {"D 192", 2, 1, 192, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
+    {"D 256", 4, 1, 256, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
+    {"9 heads over 1", 9, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
+    {"32 heads over 1", 32, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
+    {"length 255", 3, 1, 16, 1, 255, 254, ROWS, CHECK_QUICK, 0, 0},
+    {"length 256", 3, 1, 16, 1, 256, 255, ROWS, CHECK_QUICK, 0, 0},
+    {"length 257", 3, 1, 16, 1, 257, 256, ROWS, CHECK_QUICK, 0, 0},
+    {"length 511", 3, 1, 16, 1, 511, 510, ROWS, CHECK_QUICK, 0, 0},
+    {"length 512", 3, 1, 16, 1, 512, 511, ROWS, CHECK_QUICK, 0, 0},
+    {"length 513", 3, 1, 16, 1, 513, 512, ROWS, CHECK_QUICK, 0, 0},
+    {"every length 1 to 2049", 3, 1, 16, 2049, 2049, 0, ROWS, CHECK_NORMAL, 0, 0},
+    {"every length 1 to 2049, single rows", 3, 1, 16, 2049, 2049, 0, SINGLES, CHECK_NORMAL, 0, 0},
+    {"lengths 250 to 520, single rows", 2, 2, 8, 271, 520, 249, SINGLES, CHECK_QUICK, 0, 0},
+    {"length 131072", 2, 1, 16, 1, 131072, 131071, ROWS, CHECK_NORMAL, 0, 0},
+    {"three sequences, NaN in one", 6, 2, 8, 24, 300, 255, MIXED, CHECK_QUICK, 0, 0},
+    {"prompts of 361", 3, 3, 8, 361, 361, 0, ROWS, CHECK_QUICK, 0, 0},
+    {"prompts of 362", 3, 3, 8, 362, 362, 0, ROWS, CHECK_QUICK, 0, 0},
+    {"prompts of 363", 3, 3, 8, 363, 363, 0, ROWS, CHECK_QUICK, 0, 0},
+    {"window 1", 6, 2, 16, 40, 300, 250, ROWS, CHECK_QUICK, 1, 0},
+    {"window 24 of 100", 4, 2, 16, 100, 100, 0, ROWS, CHECK_QUICK, 24, 0},
+    {"window 255 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 255, 0},
+    {"window 256 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 256, 0},
+    {"window 257 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 257, 0},
+    {"window past the cache", 4, 2, 16, 9, 300, 250, ROWS, CHECK_QUICK, 1 << 20, 0},
+    {"window 512 at 8191, D 256", 4, 1, 256, 1, 8192, 8191, NAN_PAST, CHECK_QUICK, 512, 0},
+    {"window 512, 128 rows at 3000", 4, 1, 64, 128, 3200, 3000, NAN_PAST, CHECK_NORMAL, 512, 0},
+    {"window 100, single rows", 3, 1, 16, 271, 520, 249, SINGLES, CHECK_QUICK, 100, 0},
+    {"window 300, three sequences, NaN in one", 6, 2, 8, 24, 900, 855, MIXED, CHECK_QUICK, 300, 0},
+    {"NaN before the window", 3, 1, 16, 30, 900, 800, NAN_PAST, CHECK_QUICK, 290, 0},
+    {"softcap 5", 6, 2, 32, 40, 300, 250, ROWS, CHECK_QUICK, 0, 5},
+    {"softcap 50 of logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK, 0, 50},
+    {"softcap 2, window 40", 6, 2, 32, 40, 300, 250, ROWS, CHECK_QUICK, 40, 2},
+    {"NaN in V at 258", 3, 1, 16, 12, 300, 252, NAN_V, CHECK_QUICK, 0, 0},
+    {"NaN in K at 258", 3, 1, 16, 12, 300, 252, NAN_K, CHECK_QUICK, 0, 0},
 };
 enum { NAMED = sizeof cases / sizeof *cases };
 
@@ -128,7 +145,12 @@ static float *fill(check_context *c, const check_cache *cache, uint32_t sequence
 
 static void run_refused(check_context *c, const attention_case *a)
 {
-    attention_run r = {.shape = {a->rows, a->q_heads, a->kv_heads, a->head_dim, 1.0f, 1, 1}};
+    attention_run r = {.shape = {.rows = a->rows,
+                                 .q_heads = a->q_heads,
+                                 .kv_heads = a->kv_heads,
+                                 .head_dim = a->head_dim,
+                                 .scale = 1.0f,
+                                 .longest = 1}};
     const gpu_view some = check_output(c, 65536);
     r.q = r.k_cache = r.v_cache = r.row_info = r.table = r.scratch = r.out = some;
     char word[16];
@@ -143,6 +165,10 @@ static void spoil(const attention_case *a, const check_cache *cache, float *k, f
         (a->kind == NAN_V ? v
                           : k)[check_cache_at(cache, check_table_offset(cache, 0), 258, 0) + 1] =
             NAN;
+    for (uint32_t p = 0; a->kind == NAN_PAST && p + a->window <= a->position; p++) {
+        const uint64_t at = check_cache_at(cache, check_table_offset(cache, 0), p, 0);
+        k[at + p % a->head_dim] = v[at + (p + 1) % a->head_dim] = NAN;
+    }
     for (uint32_t p = 0; a->kind == MIXED && p < 3; p++)
         v[check_cache_at(cache, check_table_offset(cache, 1), 100 * p, 1) + p] = NAN;
 }
@@ -174,8 +200,15 @@ static void run_rows(check_context *c, const attention_case *a)
     }
     spoil(a, &cache, k, v);
 
-    attention_run r = {.shape = {a->rows, a->q_heads, a->kv_heads, a->head_dim, scale, length,
-                                 a->kind == SINGLES ? a->rows : 1}};
+    attention_run r = {.shape = {.rows = a->rows,
+                                 .q_heads = a->q_heads,
+                                 .kv_heads = a->kv_heads,
+                                 .head_dim = a->head_dim,
+                                 .scale = scale,
+                                 .longest = length,
+                                 .sequences = a->kind == SINGLES ? a->rows : 1,
+                                 .window = a->window,
+                                 .softcap = a->softcap}};
     r.q = check_input(c, q, values * 4);
     r.k_cache = check_input(c, k, cache.values * 4);
     r.v_cache = check_input(c, v, cache.values * 4);
@@ -184,14 +217,16 @@ static void run_rows(check_context *c, const attention_case *a)
     r.scratch = check_output(c, op_attention_scratch_bytes(&r.shape));
     r.out = check_output(c, values * 4);
     double pairs = 0;
+    const uint32_t most = a->window > 0 ? a->window : UINT32_MAX;
     for (uint32_t i = 0; i < a->rows; i++)
-        pairs += info[2 * i] + 1;
+        pairs += info[2 * i] < most ? info[2 * i] + 1 : most;
     const float *out =
         check_go(c, record, &r, r.out, 4.0 * pairs * a->q_heads * a->head_dim,
                  8.0 * length * sequences * a->kv_heads * a->head_dim + 8.0 * (double)values);
     if (c->status != TEMPER_OK)
         return;
-    ref_attention(q, k, v, info, cache.table, &heads, (double)scale, want);
+    const ref_scores scores = {(double)scale, a->window, (double)a->softcap};
+    ref_attention(q, k, v, info, cache.table, &heads, &scores, want);
     check_bounds(c, out, want, values, a->kind == LARGE ? 1e-4 : 1e-5, 1e-3);
 }
 
@@ -227,11 +262,12 @@ static void replay_reference(check_context *c, const check_cache *cache, const f
     }
     if (c->status != TEMPER_OK)
         return;
-    ref_rope_store(qkv, inv_freq, info, cache->table, heads, wide[0], wide[1], wide[2]);
+    ref_rope_store(qkv, inv_freq, 1.0, info, cache->table, heads, wide[0], wide[1], wide[2]);
     for (int i = 0; i < 3; i++)
         for (uint64_t j = 0; j < sizes[i]; j++)
             narrow[i][j] = (float)wide[i][j];
-    ref_attention(narrow[0], narrow[1], narrow[2], info, cache->table, heads, 0.25, want);
+    const ref_scores scores = {.scale = 0.25};
+    ref_attention(narrow[0], narrow[1], narrow[2], info, cache->table, heads, &scores, want);
 }
 
 static void run_replay(check_context *c, const uint32_t *steps)
@@ -263,8 +299,14 @@ static void run_replay(check_context *c, const uint32_t *steps)
     replay_reference(c, &cache, qkv, inv_freq, info, &heads, want);
     for (uint32_t s = 0, first = 0; s < 8 && steps[s] > 0; first += steps[s++]) {
         const uint32_t n = steps[s];
-        r.rope = (op_rope_shape){n, RQ, RKV, RD, RD};
-        r.attention.shape = (op_attention_shape){n, RQ, RKV, RD, 0.25f, first + n, 1};
+        r.rope = (op_rope_shape){
+            .rows = n, .q_heads = RQ, .kv_heads = RKV, .head_dim = RD, .rotary_dim = RD};
+        r.attention.shape = (op_attention_shape){.rows = n,
+                                                 .q_heads = RQ,
+                                                 .kv_heads = RKV,
+                                                 .head_dim = RD,
+                                                 .scale = 0.25f,
+                                                 .longest = first + n};
         r.qkv = check_input(c, qkv + (uint64_t)first * RW, (uint64_t)n * RW * 4);
         r.q = r.attention.q = check_output(c, (uint64_t)n * RQ * RD * 4);
         r.attention.row_info = check_input(c, info + 2 * first, (uint64_t)n * 8);

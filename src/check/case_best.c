@@ -8,7 +8,7 @@
 #include "check/context.h"
 #include "ref/ref.h"
 
-/* ---- bias_logits ------------------------------------------------------------------------------ */
+/* ---- bias_logits ---------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -68,7 +68,7 @@ static void bias_run(check_context *c, uint32_t i)
 
 const check_group check_bias_logits = {"bias_logits", bias_count, bias_describe, bias_run};
 
-/* ---- best ------------------------------------------------------------------------------------- */
+/* ---- best ----------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

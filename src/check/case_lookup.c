@@ -10,11 +10,12 @@
 #include "ref/ref.h"
 
 enum kind {
-    DEQUANTIZE, /* random weight of `format` */
-    SLICE,      /* rows in the middle */
-    ALL_HALVES, /* all 65536 values of a 16-bit layout */
-    ALL_SCALES, /* all finite f16 as scales */
-    F32_BITS,   /* subnormals, infinities, NaN as they are */
+    DEQUANTIZE,   /* random weight of `format` */
+    SLICE,        /* rows in the middle */
+    ALL_HALVES,   /* all 65536 values of a 16-bit layout */
+    SOME_FACTORS, /* the subnormal and some other finite f16 as factors of K scales */
+    ALL_SCALES,   /* all finite f16 as scales */
+    F32_BITS,     /* subnormals, infinities, NaN as they are */
     EMBED,
     EMBED_SCALED,
     EMBED_NO_TOKEN,
@@ -33,6 +34,13 @@ static const lookup_case cases[] = {
     {"every f16 scale of q4", "q4_f16_32", ALL_SCALES, 992, 2048},
     {"every f16 scale of q4 with minimum", "q4_min_32", ALL_SCALES, 992, 2048},
     {"every f16 scale of q8", "q8_f16_32", ALL_SCALES, 992, 2048},
+    {"every f16 scale of q5", "q5_f16_32", ALL_SCALES, 992, 2048},
+    {"every f16 scale of q5 with minimum", "q5_min_32", ALL_SCALES, 992, 2048},
+    {"factors of q2_k", "q4_kmin_16", SOME_FACTORS, 512, 2048},
+    {"factors of q3_k", "q4_k_16", SOME_FACTORS, 512, 2048},
+    {"factors of q4_k", "q4_kmin_32", SOME_FACTORS, 512, 2048},
+    {"factors of q5_k", "q5_kmin_32", SOME_FACTORS, 512, 2048},
+    {"factors of q6_k", "q6_k_16", SOME_FACTORS, 512, 2048},
     {"f32 as it is", "f32", F32_BITS, 16, 33},
     {"embed q8", "q8_f16_32", EMBED, 501, 576},
     {"embed f16, odd width", "f16", EMBED, 77, 33},
@@ -51,7 +59,7 @@ static lookup_case get(uint32_t i)
     if (i < NAMED)
         return cases[i];
     return (lookup_case){check_formats[i - NAMED].name, check_formats[i - NAMED].name, DEQUANTIZE,
-                         37, check_formats[i - NAMED].format.group ? 384 : 131};
+                         37, check_formats[i - NAMED].format.group ? 768 : 131};
 }
 
 static void describe(uint32_t i, check_case *out)
@@ -88,27 +96,49 @@ static uint32_t finite_half(uint64_t i)
     return at < 31744 ? at : 0x8000u + (at - 31744);
 }
 
+/* The i-th of the f16 that matter as factors: all subnormals of both signs, then every 41st. */
+static uint32_t factor_half(uint64_t i)
+{
+    const uint64_t subnormals = 1024;
+    if (i < 2 * subnormals)
+        return finite_half(i < subnormals ? i : 31744 + i - subnormals);
+    return finite_half(i * 41);
+}
+
+/* Word `at` of the K scales of a whole weight: factors, and scales of every value. */
+static uint32_t factor_word(weight_format format, uint64_t k, uint64_t at)
+{
+    const uint64_t words = weight_scale_row_words(format, k), factors = k / SCALE_K_BLOCK;
+    const uint64_t row = at / words, word = at % words;
+    if (word >= factors)
+        return check_random_word(6, at);
+    return factor_half(row * factors + word) | factor_half((row * factors + word) * 7 + 3) << 16;
+}
+
 static check_weight special_weight(check_context *c, const lookup_case *l, weight_format format)
 {
     const uint64_t words = weight_row_words(format, l->k) * l->n;
     const uint64_t scales = weight_scale_row_words(format, l->k) * l->n;
     static const uint32_t odd[] = {1,           0x80000001u, 0x007fffffu, 0x7f800000u,
                                    0xff800000u, 0x7fc01234u, 0x80000000u};
-    uint32_t *data = check_alloc(c, words, 4), *scale = check_alloc(c, scales, 4);
+    const weight_planes planes = check_planes(c, format, l->n, l->k);
     if (c->status != TEMPER_OK)
         return (check_weight){0};
     for (uint64_t i = 0; i < words; i++) {
-        data[i] = check_random_word(3, i);
+        planes.data[i] = check_random_word(3, i);
         if (l->kind == ALL_HALVES)
-            data[i] = (uint32_t)(2 * i) | (uint32_t)(2 * i + 1) << 16;
+            planes.data[i] = (uint32_t)(2 * i) | (uint32_t)(2 * i + 1) << 16;
         if (l->kind == F32_BITS)
-            data[i] = odd[i % 7];
+            planes.data[i] = odd[i % 7];
     }
+    for (uint64_t i = 0; i < weight_high_row_words(format, l->k) * l->n; i++)
+        planes.high[i] = check_random_word(4, i);
     for (uint64_t i = 0; i < scales; i++)
-        scale[i] = format.scale == SCALE_F16_MIN
-                       ? finite_half(i) | finite_half(i * 7 + 3) << 16
-                       : finite_half(2 * i) | finite_half(2 * i + 1) << 16;
-    return check_upload_weight(c, format, l->n, l->k, data, scale);
+        planes.scales[i] = l->kind == SOME_FACTORS ? factor_word(format, l->k, i)
+                           : format.scale == SCALE_F16_MIN
+                               ? finite_half(i) | finite_half(i * 7 + 3) << 16
+                               : finite_half(2 * i) | finite_half(2 * i + 1) << 16;
+    return check_upload_weight(c, format, l->n, l->k, planes);
 }
 
 static void run_dequantize(check_context *c, const lookup_case *l)

@@ -104,10 +104,10 @@ static matmul_case get(uint32_t i)
 {
     if (i < NAMED)
         return cases[i];
-    const uint32_t format = (i - NAMED) / 2;
-    return (matmul_case){
-        NULL,    check_formats[format].name, i % 2 ? 5 : 1, 256, 131, 0, 0, CHECK_QUICK, RANDOM,
-        OP_WRITE};
+    const check_format *format = &check_formats[(i - NAMED) / 2];
+    /* Three blocks of 256 where a factor holds for one. */
+    const uint32_t k = format->format.scale >= SCALE_K ? 768 : 256;
+    return (matmul_case){.format = format->name, .rows = i % 2 ? 5 : 1, .k = k, .n = 131};
 }
 
 static void describe(uint32_t i, check_case *out)
@@ -145,7 +145,7 @@ static check_weight make_weight(check_context *c, const matmul_case *m)
         data[i] = m->kind == BIG ? 0x5cb05cb0u : 0x3c003800u + (uint32_t)(i % 7);
     if (data != NULL && m->kind == NAN_W)
         data[words * 3 + 1] = format.layout == LAYOUT_F16 ? 0x7e013800u : 0x7fc00001u;
-    return data != NULL ? check_upload_weight(c, format, m->n, m->k, data, NULL)
+    return data != NULL ? check_upload_weight(c, format, m->n, m->k, (weight_planes){.data = data})
                         : (check_weight){0};
 }
 

@@ -15,10 +15,11 @@ typedef struct rope_case {
     uint32_t rows;
     double base;
     bool nan;
+    float magnitude;
 } rope_case;
 
 static const rope_case cases[] = {
-    {"smollm2", 9, 3, 64, 64, {0, 0, 1, 2, 255, 256, 257, 1000}, 8, 1e5, false},
+    {"smollm2", 9, 3, 64, 64, {0, 0, 1, 2, 255, 256, 257, 1000}, 8, 1e5, false, 1},
     {"llama 1b, far positions",
      8,
      2,
@@ -27,7 +28,8 @@ static const rope_case cases[] = {
      {0, 1, 4095, 8191, 65535, 100003, 131070, 131071},
      8,
      5e5,
-     false},
+     false,
+     1},
     {"base 10, far positions",
      2,
      1,
@@ -36,12 +38,14 @@ static const rope_case cases[] = {
      {131071, 131070, 99999, 77777, 65537, 50021, 31337, 3},
      8,
      10,
-     false},
-    {"heads of 4", 8, 4, 4, 4, {0, 1, 2, 3, 4, 5, 511, 512}, 8, 1e4, false},
-    {"half of a head turns", 4, 2, 96, 48, {0, 7, 300, 9000}, 4, 1e4, false},
-    {"nothing turns", 4, 4, 16, 0, {5, 6, 7, 8}, 4, 1e4, false},
-    {"one row", 9, 3, 64, 64, {513}, 1, 1e5, false},
-    {"NaN in one value", 3, 3, 8, 8, {5, 6, 7, 8}, 4, 1e4, true},
+     false,
+     1},
+    {"heads of 4", 8, 4, 4, 4, {0, 1, 2, 3, 4, 5, 511, 512}, 8, 1e4, false, 1},
+    {"half of a head turns", 4, 2, 96, 48, {0, 7, 300, 9000}, 4, 1e4, false, 1},
+    {"nothing turns", 4, 4, 16, 0, {5, 6, 7, 8}, 4, 1e4, false, 1},
+    {"one row", 9, 3, 64, 64, {513}, 1, 1e5, false, 1},
+    {"NaN in one value", 3, 3, 8, 8, {5, 6, 7, 8}, 4, 1e4, true, 1},
+    {"turned values grow, the others stay", 4, 2, 96, 72, {0, 7, 300, 9000}, 4, 1e4, false, 1.19f},
 };
 
 static uint32_t count(void)
@@ -102,7 +106,12 @@ static void run(check_context *c, uint32_t i)
         return;
     if (k->nan)
         qkv[width + 3] = NAN;
-    rope_run r = {.shape = {k->rows, k->q_heads, k->kv_heads, k->head_dim, k->rotary_dim}};
+    rope_run r = {.shape = {.rows = k->rows,
+                            .q_heads = k->q_heads,
+                            .kv_heads = k->kv_heads,
+                            .head_dim = k->head_dim,
+                            .rotary_dim = k->rotary_dim,
+                            .magnitude = k->magnitude}};
     r.qkv = check_input(c, qkv, k->rows * width * 4);
     r.turns = check_input(c, turns, sizeof turns);
     r.row_info = check_input(c, info, k->rows * 8);
@@ -118,7 +127,8 @@ static void run(check_context *c, uint32_t i)
     const float *k_got = check_read(c, r.k_cache), *v_got = check_read(c, r.v_cache);
     if (c->status != TEMPER_OK)
         return;
-    ref_rope_store(qkv, inv_freq, info, cache.table, &heads, q_want, k_want, v_want);
+    ref_rope_store(qkv, inv_freq, (double)k->magnitude, info, cache.table, &heads, q_want, k_want,
+                   v_want);
     /* Values are below 1.5, so this is the error of the angle and one rounding. */
     check_bounds(c, q, q_want, q_values, 1e-6, 1e-6);
     check_bounds(c, k_got, k_want, cache.values, 1e-6, 1e-6);

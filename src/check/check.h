@@ -55,6 +55,7 @@ typedef struct check_case {
 
 typedef struct check_result {
     bool ok;
+    bool skipped;        /* the device lacks what the case is about; detail says what */
     double error, limit; /* normalised: largest difference over the root mean square, or as the case
                             defines it */
     double us, gbps, tflops; /* with `time`; 0 where they mean nothing */

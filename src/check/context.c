@@ -103,6 +103,10 @@ const check_format check_formats[] = {
     {"q4_min_64", {LAYOUT_Q4, SCALE_F16_MIN, 64}}, {"q4_min_128", {LAYOUT_Q4, SCALE_F16_MIN, 128}},
     {"q4_f32_8", {LAYOUT_Q4, SCALE_F32, 8}},       {"q4_f32_32", {LAYOUT_Q4, SCALE_F32, 32}},
     {"q4_f32_64", {LAYOUT_Q4, SCALE_F32, 64}},     {"q4_f32_128", {LAYOUT_Q4, SCALE_F32, 128}},
+    {"q5_f16_32", {LAYOUT_Q5, SCALE_F16, 32}},     {"q5_min_32", {LAYOUT_Q5, SCALE_F16_MIN, 32}},
+    {"q4_kmin_16", {LAYOUT_Q4, SCALE_K_MIN, 16}},  {"q4_k_16", {LAYOUT_Q4, SCALE_K, 16}},
+    {"q4_kmin_32", {LAYOUT_Q4, SCALE_K_MIN, 32}},  {"q5_kmin_32", {LAYOUT_Q5, SCALE_K_MIN, 32}},
+    {"q6_k_16", {LAYOUT_Q6, SCALE_K, 16}},         {"q6_f32_32", {LAYOUT_Q6, SCALE_F32, 32}},
 };
 const uint32_t check_format_count = sizeof check_formats / sizeof *check_formats;
 
@@ -115,25 +119,33 @@ const weight_format *check_format_named(const char *name)
     return &check_formats[i].format;
 }
 
+weight_planes check_planes(check_context *c, weight_format format, uint64_t n, uint64_t k)
+{
+    const uint64_t high = weight_high_row_words(format, k);
+    const uint64_t scales = weight_scale_row_words(format, k);
+    return (weight_planes){
+        .data = check_alloc(c, n * weight_row_words(format, k), 4),
+        .high = high > 0 ? check_alloc(c, n * high, 4) : NULL,
+        .scales = scales > 0 ? check_alloc(c, n * scales, 4) : NULL,
+    };
+}
+
 check_weight check_upload_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
-                                 const uint32_t *data, const uint32_t *scales)
+                                 weight_planes planes)
 {
     check_weight made = {0};
     made.values = check_alloc(c, n * k, sizeof *made.values);
     if (c->status != TEMPER_OK)
         return made;
-    const uint64_t words = weight_row_words(format, k),
-                   scale_words = weight_scale_row_words(format, k);
     for (uint64_t row = 0; row < n; row++)
-        weight_dequantize_row(format, k, data + row * words,
-                              scale_words ? scales + row * scale_words : NULL,
+        weight_dequantize_row(format, k, weight_planes_at(format, k, planes, row),
                               made.values + row * k);
     assert(c->weight_count < CHECK_WEIGHTS);
     c->status = op_weight_create(c->device, format, n, k, "weight", &made.weight, c->err);
     if (c->status != TEMPER_OK)
         return made;
     c->weights[c->weight_count++] = made.weight;
-    c->status = op_weight_write_rows(made.weight, 0, n, data, scale_words ? scales : NULL, c->err);
+    c->status = op_weight_write_rows(made.weight, 0, n, planes, c->err);
     return made;
 }
 
@@ -158,9 +170,13 @@ static uint32_t random_data_word(weight_format format, uint64_t k, uint64_t row,
     return check_random_word(seed, at);
 }
 
-static uint32_t random_scale_word(weight_format format, uint64_t at, uint32_t seed)
+static uint32_t random_scale_word(weight_format format, uint64_t k, uint64_t at, uint32_t seed)
 {
-    const float size = format.layout == LAYOUT_Q8 ? 0.00125f : 0.02f;
+    const bool two_level = format.scale == SCALE_K || format.scale == SCALE_K_MIN;
+    const uint64_t word = at % weight_scale_row_words(format, k);
+    if (two_level && word >= k / SCALE_K_BLOCK)
+        return check_random_word(seed, at);
+    const float size = format.layout == LAYOUT_Q8 ? 0.00125f : two_level ? 0.0003f : 0.02f;
     const float first = size * (1.0f + 0.5f * check_random_float(seed, 2 * at));
     const float second = size * (1.0f + 0.5f * check_random_float(seed, 2 * at + 1));
     if (format.scale == SCALE_F32) {
@@ -168,24 +184,27 @@ static uint32_t random_scale_word(weight_format format, uint64_t at, uint32_t se
         memcpy(&bits, &first, sizeof bits);
         return bits;
     }
-    return f32_to_f16(first) |
-           (uint32_t)f32_to_f16(format.scale == SCALE_F16_MIN ? -8 * second : second) << 16;
+    const float high = format.scale == SCALE_F16_MIN ? -8 * second
+                       : format.scale == SCALE_K_MIN ? 8 * second
+                                                     : second;
+    return f32_to_f16(first) | (uint32_t)f32_to_f16(high) << 16;
 }
 
 check_weight check_make_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
                                uint32_t seed)
 {
-    const uint64_t words = weight_row_words(format, k),
-                   scales = weight_scale_row_words(format, k) * n;
-    uint32_t *data = check_alloc(c, words * n, 4), *scale = check_alloc(c, scales, 4);
+    const uint64_t words = weight_row_words(format, k);
+    const weight_planes planes = check_planes(c, format, n, k);
     if (c->status != TEMPER_OK)
         return (check_weight){0};
     for (uint64_t row = 0; row < n; row++)
         for (uint64_t word = 0; word < words; word++)
-            data[row * words + word] = random_data_word(format, k, row, word, seed);
-    for (uint64_t i = 0; i < scales; i++)
-        scale[i] = random_scale_word(format, i, seed + 1000);
-    return check_upload_weight(c, format, n, k, data, scale);
+            planes.data[row * words + word] = random_data_word(format, k, row, word, seed);
+    for (uint64_t i = 0; i < weight_high_row_words(format, k) * n; i++)
+        planes.high[i] = check_random_word(seed + 500, i);
+    for (uint64_t i = 0; i < weight_scale_row_words(format, k) * n; i++)
+        planes.scales[i] = random_scale_word(format, k, i, seed + 1000);
+    return check_upload_weight(c, format, n, k, planes);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

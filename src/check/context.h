@@ -34,8 +34,10 @@ typedef struct check_group {
     void (*run)(check_context *c, uint32_t i);
 } check_group;
 
-extern const check_group check_matmul, check_lookup, check_rmsnorm, check_silu_gate, check_add,
-    check_rope_store, check_attention, check_sample, check_penalize, check_bias_logits, check_best, check_nll;
+extern const check_group check_matmul, check_products, check_halves, check_fused, check_lookup,
+    check_rmsnorm, check_silu_gate, check_add, check_layernorm, check_head_norm, check_gelu_gate,
+    check_gelu, check_bias, check_add_positions, check_softcap, check_rope_store, check_attention,
+    check_sample, check_penalize, check_bias_logits, check_best, check_nll;
 
 /* ---- memory and inputs ----------------------------------------------------------------------- */
 
@@ -77,7 +79,10 @@ check_weight check_make_weight(check_context *c, weight_format format, uint64_t 
 
 /* The same from given planes. */
 check_weight check_upload_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
-                                 const uint32_t *data, const uint32_t *scales);
+                                 weight_planes planes);
+
+/* Zeroed planes of n rows. */
+weight_planes check_planes(check_context *c, weight_format format, uint64_t n, uint64_t k);
 
 /* ---- running --------------------------------------------------------------------------------- */
 

@@ -729,6 +729,19 @@ void gguf_close(gguf_file *file)
     mem_free(file);
 }
 
+source *gguf_detach(gguf_file *file)
+{
+    source *src = file->src;
+    file->src = NULL;
+    gguf_close(file);
+    return src;
+}
+
+uint64_t gguf_file_bytes(const gguf_file *file)
+{
+    return file->src->size;
+}
+
 uint32_t gguf_version(const gguf_file *file)
 {
     return file->version;

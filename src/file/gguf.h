@@ -6,7 +6,7 @@
  * arrays are not.
  *
  * Every type of base/dtype.h is listed and measured, loadable or not. A file that is one part of a
- * split model (key split.count above 1) opens as any other; the caller decides.
+ * split model (key split.count above 1) opens as any other; model_file.h joins the parts.
  *
  * A file is not changed after gguf_open, so any thread may look things up; reads are as safe as the
  * source's read_at (files and memory: fully).
@@ -85,6 +85,10 @@ uint32_t gguf_version(const gguf_file *file);
 const char *gguf_name(const gguf_file *file); /* of its source */
 uint64_t gguf_alignment(const gguf_file *file);
 uint64_t gguf_host_bytes(const gguf_file *file); /* held for the directory */
+uint64_t gguf_file_bytes(const gguf_file *file); /* of the whole file */
+
+/* Closes the file, all views into it too, but hands its source out, owned by the caller. */
+source *gguf_detach(gguf_file *file);
 
 uint64_t gguf_value_count(const gguf_file *file);
 const gguf_value *gguf_value_at(const gguf_file *file, uint64_t index);

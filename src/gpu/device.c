@@ -50,6 +50,18 @@ bool gpu_device_lost(gpu_device *device)
     return lost;
 }
 
+uint32_t gpu_device_marks(const gpu_device *device)
+{
+    assert(device != NULL);
+    return device->marks;
+}
+
+void gpu_device_mark(gpu_device *device, uint32_t bits)
+{
+    assert(device != NULL);
+    device->marks |= bits;
+}
+
 temper_status gpu_device_status(gpu_device *device, error *err)
 {
     assert(device != NULL);

@@ -146,6 +146,11 @@ uint32_t gpu_device_features(const gpu_device *device);        /* after the mask
 const gpu_limits *gpu_device_limits(const gpu_device *device); /* as enforced */
 bool gpu_device_robust(const gpu_device *device);
 
+/* Bits that the rooms above keep with a device: what they found out about it. 0 at first; each mark
+ * stays. */
+uint32_t gpu_device_marks(const gpu_device *device);
+void gpu_device_mark(gpu_device *device, uint32_t bits);
+
 /* The first failure of the device, or TEMPER_OK. */
 temper_status gpu_device_status(gpu_device *device, error *err);
 

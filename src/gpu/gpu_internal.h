@@ -248,6 +248,7 @@ struct gpu_device {
     gpu_adapter_info info;
     gpu_limits limits;
     uint32_t features;
+    uint32_t marks;
     bool robust;
     bool guard;
     uint64_t bound_max;       /* the largest binding that the library takes */

@@ -3,9 +3,11 @@
 
 #include "base/checked.h"
 #include "base/mem.h"
-#include "base/source.h"
+#include "file/hf.h"
+#include "file/model_file.h"
 #include "infer/infer.h"
 #include "model/shapes.h"
+#include "op/rows.h"
 
 /* A string of the file as an owned NUL-terminated copy; "" where the key is missing or no string.
  */
@@ -58,6 +60,7 @@ static void fill_info(temper_engine *engine, const model_config *c)
         .head_dim = c->head_dim,
         .vocabulary = c->vocabulary,
         .context = c->context,
+        .products = engine->net != NULL && engine->net->scratch.allowed.half ? "f16" : "f32",
         .default_context = (uint32_t)min_u64(c->context, MODEL_DEFAULT_CONTEXT),
         .bos = TOKEN_NONE,
         .eos = TOKEN_NONE,
@@ -68,46 +71,72 @@ static void fill_info(temper_engine *engine, const model_config *c)
 static temper_status enter_device(temper_engine *engine, const temper_engine_desc *desc,
                                   uint32_t *max_rows, error *err)
 {
-    *max_rows = desc->max_rows == 0 ? INFER_DEFAULT_ROWS : desc->max_rows;
-    if (*max_rows > INFER_MAX_ROWS)
-        return error_set(err, TEMPER_BAD_ARGUMENT, "max_rows is %u; it must be 1 to %d", *max_rows,
-                         INFER_MAX_ROWS);
+    if (desc->max_rows > INFER_MAX_ROWS)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "max_rows is %u; it must be 1 to %d",
+                         desc->max_rows, INFER_MAX_ROWS);
     temper_status status = TEMPER_OK;
     if (desc->device != NULL)
         engine->device = temper_device_retain(desc->device);
     else
         status = temper_device_open(NULL, &engine->device, err);
-    return status == TEMPER_OK ? infer_enter(engine->device, err) : status;
+    if (status != TEMPER_OK)
+        return status;
+    /* A software device must not be kept busy for long; others read a weight once for more rows. */
+    const bool software = op_device_is_software(engine->device->gpu);
+    *max_rows =
+        desc->max_rows > 0 ? desc->max_rows : (software ? INFER_SOFTWARE_ROWS : INFER_DEFAULT_ROWS);
+    return infer_enter(engine->device, err);
 }
 
 static temper_status open_network(temper_engine *engine, const gguf_file *file,
                                   const temper_engine_desc *desc, model_config *config, error *err)
 {
-    uint32_t parts = 1, max_rows = 0;
-    bool found = false;
-    temper_status status = gguf_get_u32(file, "split.count", &parts, &found, err);
-    if (status == TEMPER_OK && found && parts > 1)
-        return error_set(err, TEMPER_UNSUPPORTED,
-                         "%s: one of %u parts of a split model, which temper cannot join yet",
-                         gguf_name(file), parts);
-    if (status == TEMPER_OK && gguf_tensor_count(file) == 0)
+    uint32_t max_rows = 0;
+    if (gguf_tensor_count(file) == 0)
         return error_set(err, TEMPER_BAD_FILE,
                          "%s: holds a vocabulary and no tensors: it can be tokenized with, not run",
                          gguf_name(file));
-    if (status == TEMPER_OK)
-        status = model_config_read(file, tokenizer_size(engine->tok), config, err);
+    temper_status status = model_config_read(file, tokenizer_size(engine->tok), config, err);
     if (status == TEMPER_OK)
         status = enter_device(engine, desc, &max_rows, err);
     if (status != TEMPER_OK)
         return status;
     status = model_open(file, engine->device->gpu, config, max_rows, desc->progress, desc->user,
                         &engine->net, err);
+    if (status == TEMPER_OK)
+        status = model_choose_products(engine->net, desc->exact, err);
     infer_leave(engine->device);
     return status;
 }
 
+/* A directory's tokenizer comes from its own files, which say more than GGUF's keys can. */
+static temper_status open_tokenizer(temper_engine *engine, const gguf_file *file, const char *path,
+                                    error *err)
+{
+    if (!model_file_is_directory(path))
+        return tokenizer_open(file, &engine->tok, err);
+    tokenizer_files files = {0};
+    const struct {
+        const char *name;
+        source **src;
+    } rows[] = {
+        {"tokenizer.json", &files.tokenizer},
+        {"tokenizer_config.json", &files.tokenizer_config},
+        {"config.json", &files.config},
+        {"generation_config.json", &files.generation_config},
+    };
+    temper_status status = TEMPER_OK;
+    for (size_t i = 0; status == TEMPER_OK && i < sizeof rows / sizeof rows[0]; i++)
+        status = hf_open_file(path, rows[i].name, rows[i].src, err);
+    if (status == TEMPER_OK)
+        status = tokenizer_open_json(&files, &engine->tok, err);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        source_close(*rows[i].src);
+    return status;
+}
+
 /* Everything of the engine that comes from the opened file. */
-static temper_status open_parts(temper_engine *engine, const gguf_file *file, const source *src,
+static temper_status open_parts(temper_engine *engine, const gguf_file *file,
                                 const temper_engine_desc *desc, error *err)
 {
     const gguf_string arch = model_architecture(file);
@@ -115,7 +144,7 @@ static temper_status open_parts(temper_engine *engine, const gguf_file *file, co
     engine->name = copy_string(file, "general.name");
     if (engine->architecture == NULL || engine->name == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for an engine");
-    temper_status status = tokenizer_open(file, &engine->tok, err);
+    temper_status status = open_tokenizer(engine, file, desc->model, err);
     if (status == TEMPER_OK)
         status = open_chat(engine, file, err);
     model_config config = {0};
@@ -128,7 +157,7 @@ static temper_status open_parts(temper_engine *engine, const gguf_file *file, co
     fill_info(engine, &config);
     for (uint64_t i = 0; i < gguf_tensor_count(file); i++)
         engine->info.parameters += gguf_tensor_at(file, i)->elements;
-    engine->info.file_bytes = src->size;
+    engine->info.file_bytes = gguf_file_bytes(file);
     engine->info.tokenizer = tokenizer_kind(engine->tok);
     engine->info.vocabulary = tokenizer_size(engine->tok);
     engine->info.bos = tokenizer_bos(engine->tok);
@@ -140,13 +169,10 @@ static temper_status open_parts(temper_engine *engine, const gguf_file *file, co
 
 static temper_status open_file(temper_engine *engine, const temper_engine_desc *desc, error *err)
 {
-    source *src = NULL;
     gguf_file *file = NULL;
-    temper_status status = source_open_file(desc->model, &src, err);
+    temper_status status = model_file_open(desc->model, false, &file, err);
     if (status == TEMPER_OK)
-        status = gguf_open(src, &file, err);
-    if (status == TEMPER_OK)
-        status = open_parts(engine, file, src, desc, err);
+        status = open_parts(engine, file, desc, err);
     gguf_close(file);
     return status;
 }
@@ -172,8 +198,10 @@ static temper_status open_shape(temper_engine *engine, const temper_engine_desc 
         return status;
     status =
         model_open_random(engine->device->gpu, &config, types[type], max_rows, &engine->net, err);
+    if (status == TEMPER_OK)
+        status = model_choose_products(engine->net, desc->exact, err);
     infer_leave(engine->device);
-    engine->architecture = mem_strdup("llama");
+    engine->architecture = status == TEMPER_OK ? mem_strdup(model_arch_name(config.arch)) : NULL;
     engine->name = mem_strdup(desc->shape);
     if (status == TEMPER_OK && (engine->architecture == NULL || engine->name == NULL))
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for an engine");

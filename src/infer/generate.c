@@ -11,7 +11,7 @@
 #include "infer/session.h"
 #include "text/stream.h"
 
-/* ---- the choice of a token -------------------------------------------------------------------- */
+/* ---- the choice of a token ------------------------------------------------------------------ */
 
 /* What comes back from the choice of a token: the id, and with logprobs its surprise and the best.
  */
@@ -47,7 +47,7 @@ void session_record_choice(temper_session *s, gpu_recorder *rec, const temper_re
     gpu_record_readback(rec, (gpu_view){s->scored, 0, (1 + request->best) * sizeof(op_scored)});
 }
 
-/* ---- an answer -------------------------------------------------------------------------------- */
+/* ---- an answer ------------------------------------------------------------------------------ */
 
 /* The state of one answer. */
 typedef struct answer_run {

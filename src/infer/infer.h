@@ -14,7 +14,12 @@
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
-enum { INFER_DEFAULT_ROWS = 128, INFER_MAX_ROWS = 4096, INFER_DEFAULT_WINDOW = 64 };
+enum {
+    INFER_SOFTWARE_ROWS = 128, /* of a prompt in one step */
+    INFER_DEFAULT_ROWS = 512,
+    INFER_MAX_ROWS = 4096,
+    INFER_DEFAULT_WINDOW = 64,
+};
 
 struct temper_device {
     gpu_device *gpu;

@@ -5,8 +5,8 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "base/source.h"
 #include "base/strbuf.h"
+#include "file/model_file.h"
 #include "infer/infer.h"
 
 enum { SHOWN_ELEMENTS = 8 };
@@ -14,7 +14,7 @@ enum { SHOWN_ELEMENTS = 8 };
 struct temper_file {
     gguf_file *gguf;
     uint64_t bytes;
-    char format[16];
+    char format[32];
     char *architecture;
     strbuf name, type, text; /* behind the views of the last call */
 };
@@ -22,13 +22,9 @@ struct temper_file {
 temper_status temper_file_open(const char *path, temper_file **out, temper_error *err)
 {
     assert(path != NULL && out != NULL);
-    source *src = NULL;
     gguf_file *gguf = NULL;
-    temper_status status = source_open_file(path, &src, err);
+    const temper_status status = model_file_open(path, false, &gguf, err);
     if (status != TEMPER_OK)
-        return status;
-    const uint64_t bytes = src->size;
-    if ((status = gguf_open(src, &gguf, err)) != TEMPER_OK)
         return status;
     temper_file *file = mem_calloc(1, sizeof *file);
     const gguf_string arch = model_architecture(gguf);
@@ -43,9 +39,12 @@ temper_status temper_file_open(const char *path, temper_file **out, temper_error
         return error_set(err, TEMPER_NO_MEMORY, "no memory to look into %s", path);
     }
     file->gguf = gguf;
-    file->bytes = bytes;
+    file->bytes = gguf_file_bytes(gguf);
     file->architecture = architecture;
-    snprintf(file->format, sizeof file->format, "GGUF v%u", gguf_version(gguf));
+    if (model_file_is_directory(path))
+        snprintf(file->format, sizeof file->format, "Hugging Face directory");
+    else
+        snprintf(file->format, sizeof file->format, "GGUF v%u", gguf_version(gguf));
     *out = file;
     return TEMPER_OK;
 }
@@ -192,8 +191,17 @@ temper_status temper_file_estimate(const temper_file *file, uint32_t context,
                                    temper_memory_estimate *out, temper_error *err)
 {
     assert(file != NULL && out != NULL);
+    if (gguf_tensor_count(file->gguf) == 0)
+        return error_set(err, TEMPER_UNSUPPORTED, "%s: holds no tensors: it cannot be run",
+                         gguf_name(file->gguf));
     const gguf_value *tokens = gguf_find(file->gguf, "tokenizer.ggml.tokens");
-    const uint64_t vocabulary = tokens != NULL && tokens->type == GGUF_ARRAY ? tokens->count : 0;
+    uint64_t vocabulary = tokens != NULL && tokens->type == GGUF_ARRAY ? tokens->count : 0;
+    /* A directory whose tokenizer has no place in GGUF's keys says how many there are. */
+    char key[96];
+    bool found = false;
+    snprintf(key, sizeof key, "%.64s.vocab_size", file->architecture);
+    if (tokens == NULL)
+        gguf_get_u64(file->gguf, key, &vocabulary, &found, NULL);
     model_config config;
     temper_status status =
         model_config_read(file->gguf, (uint32_t)min_u64(vocabulary, UINT32_MAX), &config, err);
@@ -201,6 +209,10 @@ temper_status temper_file_estimate(const temper_file *file, uint32_t context,
         return status;
     if (context == 0)
         context = (uint32_t)min_u64(config.context, MODEL_DEFAULT_CONTEXT);
+    if (context > config.context)
+        return error_set(err, TEMPER_BAD_ARGUMENT,
+                         "a context of %u is more than the %u positions the model was trained for",
+                         context, config.context);
     temper_memory_estimate estimate = {.context = context};
     if ((status = weights_device_bytes(file->gguf, &estimate.weights, err)) != TEMPER_OK)
         return status;

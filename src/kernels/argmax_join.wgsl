@@ -1,4 +1,5 @@
-// ids[r] = the id of the largest key of parts[r, :], the lowest among equals; 0xffffffff where the largest is NaN,
+// ids[r] = the id of the largest key of parts[r, :], the lowest among equals; 0xffffffff where
+//   the largest is NaN,
 // +infinity or -infinity.
 //
 // Shapes: parts u32 [rows, slices, 2] as argmax_parts writes them; ids u32 [rows].

@@ -1,11 +1,11 @@
 // parts[r, g] = (key, id) of the largest logit of slice g of row r, the lowest id among equals.
 //
 // Shapes: logits f32 [rows, vocab]; parts u32 [rows, slices, 2].
-// Mapping: a workgroup of 64 lanes a slice, slices of a row next to each other, folded into two grid
-//   dimensions; argmax_join finds the largest of the slices.
+// Mapping: a workgroup of 64 lanes a slice, slices of a row next to each other, folded into two
+//   grid dimensions; argmax_join finds the largest of the slices.
 // Needs: nothing. 512 bytes of workgroup memory.
-// Why this version: one workgroup reads a vocabulary of 128256 in 170 us on a card that needs 1; slices
-//   spread it over all multiprocessors.
+// Why this version: one workgroup reads a vocabulary of 128256 in 170 us on a card that needs 1;
+//   slices spread it over all multiprocessors.
 // Reference: ref_sample at temperature 0 (of the two together).
 
 struct Params {

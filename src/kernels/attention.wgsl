@@ -1,5 +1,6 @@
-// out[r, h, :] = sum_p softmax_p(scale * q[r, h] . K[p, kv]) V[p, kv] over p = 0 .. position[r], kv
-// = h / (Hq / Hkv), by streaming softmax: running maximum m, sum l and weighted sum o; a larger m
+// out[r, h, :] = sum_p softmax_p(score) V[p, kv] over p = max(0, position[r] + 1 - window) ..
+// position[r], score = scale * q[r, h] . K[p, kv] or softcap * tanh(score / softcap) of it, kv = h
+// / (Hq / Hkv), by streaming softmax: running maximum m, sum l and weighted sum o; a larger m
 // rescales l and o.
 //
 // Shapes: q f32 [rows, Hq D] read as vec4; caches f32 [block][Hkv][256][D] read as vec4; row_info
@@ -7,9 +8,11 @@
 //   each split of the positions; attention_join makes the output of them.
 // Mapping: a workgroup of 64 lanes takes one KV head and a tile of at most QUERIES queries:
 //   tile_rows rows by tile_heads of the query heads that share the KV head, so K and V are read
-//   once for all of them. It walks the cache a block of 256 positions at a time: first a lane is
-//   four positions (scores), then, after the weights are in workgroup memory, a lane is four values
-//   of D at every (256 / D)th position (o). Tiles fold into two grid dimensions.
+//   once for all of them. It walks the cache a block of 256 positions at a time, from the block
+//   where the window of the tile's first row begins; splits are counted from there, and the last
+//   split goes to the end. In a block first a lane is four positions (scores), then, after the
+//   weights are in workgroup memory, a lane is four values of D at every (256 / D)th position (o).
+//   Tiles fold into two grid dimensions.
 // Rows of several sequences may meet in a tile: then it makes a pass a row, the others masked.
 //   Masked positions are never multiplied: what is in the cache there (NaN of another sequence too)
 //   cannot reach a query that must not see it.
@@ -33,6 +36,8 @@ struct Params {
     first_tile: u32,      // tiles [first_tile, tile_end) in this dispatch
     tile_end: u32,
     scale: f32,
+    window: u32,          // positions a row sees, at least 1
+    softcap: f32,         // 0: none
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -50,6 +55,19 @@ const LOWEST = -3.0e38;
 var<workgroup> weights: array<array<f32, 256>, {{QUERIES}}>;
 var<workgroup> lane_values: array<array<f32, 64>, {{QUERIES}}>;
 var<workgroup> eighth_highest: array<array<f32, 8>, {{QUERIES}}>;
+
+// The first position that a row at `position` sees.
+fn window_start(position: u32) -> u32 {
+    return position + 1u - min(params.window, position + 1u);
+}
+
+fn capped(score: vec4<f32>) -> vec4<f32> {
+    if (params.softcap == 0.0) {
+        return score;
+    }
+    let e = exp(-2.0 * abs(score) / params.softcap);
+    return sign(score) * params.softcap * (1.0 - e) / (1.0 + e);
+}
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -71,7 +89,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // Query j is row j / head_count, head j % head_count of the tile; past the last it repeats the
     // last row.
     var q_at: array<u32, {{QUERIES}}>;
-    var limit: array<u32, {{QUERIES}}>;
+    var limit: array<u32, {{QUERIES}}>;      // the last position a query sees, and the first
+    var start: array<u32, {{QUERIES}}>;
     var highest: array<f32, {{QUERIES}}>;
     var total: array<f32, {{QUERIES}}>;
     var o: array<vec4<f32>, {{QUERIES}}>;
@@ -80,6 +99,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let head = kv_head * heads + first_head + j % head_count;
         q_at[j] = (row * params.q_heads + head) * quads;
         limit[j] = row_info[2u * row];
+        start[j] = window_start(limit[j]);
         highest[j] = LOWEST;
     }
 
@@ -97,22 +117,31 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let passes = select(row_count, 1u, alike);
     for (var pass_row = 0u; pass_row < passes; pass_row++) {
-        var open = lowest_position + 1u;     // positions below are seen by every query of the tile
+        // Positions open_start .. open_end - 1 are seen by every query of the tile.
+        var open_start = window_start(last_position);
+        var open_end = lowest_position + 1u;
+        var first = window_start(lowest_position);
         var last = last_position;
         if (!alike) {
-            open = 0u;
+            open_end = 0u;
             last = row_info[2u * (first_row + pass_row)];
+            first = window_start(last);
         }
         let table = row_info[2u * (first_row + pass_row) + 1u];
-        let block_end = min((split + 1u) * params.split_blocks, last / BLOCK + 1u);
-        for (var b = split * params.split_blocks; b < block_end; b++) {
+        let block_start = first / BLOCK + split * params.split_blocks;
+        var block_end = last / BLOCK + 1u;
+        if (split + 1u < params.splits) {
+            block_end = min(block_end, block_start + params.split_blocks);
+        }
+        for (var b = block_start; b < block_end; b++) {
             let slots = (block_table[table + b] * params.kv_heads + kv_head) * BLOCK;
             let count = min(BLOCK, last + 1u - b * BLOCK);
 
-            // Slots past `count` hold no position of this sequence yet: read, and masked.
+            // Slots past `count` hold no position of this sequence yet; they are read, and masked
+            // like those before the window.
             let position = vec4<u32>(b * BLOCK + lane) + vec4<u32>(0u, 64u, 128u, 192u);
-            // Set to 0 by hand: the zero of the declaration does not come again on lavapipe's second
-            // turn.
+            // Set to 0 by hand: the zero of the declaration does not come again on lavapipe's
+            // second turn.
             var score: array<vec4<f32>, {{QUERIES}}>;
             for (var j = 0u; j < {{QUERIES}}u; j++) {
                 score[j] = vec4<f32>(0.0);
@@ -135,8 +164,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             }
             for (var j = 0u; j < {{QUERIES}}u; j++) {
                 let mine = alike || j / head_count == pass_row;
-                let seen = (position <= vec4<u32>(limit[j])) & vec4<bool>(mine);
-                let s = select(vec4<f32>(LOWEST), score[j] * params.scale, seen);
+                let seen = (position <= vec4<u32>(limit[j])) & (position >= vec4<u32>(start[j])) &
+                    vec4<bool>(mine);
+                let s = select(vec4<f32>(LOWEST), capped(score[j] * params.scale), seen);
                 score[j] = s;
                 lane_values[j][lane] = max(max(s.x, s.y), max(s.z, s.w));
             }
@@ -157,7 +187,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 let shrink = exp(highest[j] - m);
                 highest[j] = m;
                 let mine = alike || j / head_count == pass_row;
-                let seen = (position <= vec4<u32>(limit[j])) & vec4<bool>(mine);
+                let seen = (position <= vec4<u32>(limit[j])) & (position >= vec4<u32>(start[j])) &
+                    vec4<bool>(mine);
                 let weight = select(vec4<f32>(0.0), exp(score[j] - vec4<f32>(m)), seen);
                 weights[j][lane] = weight.x;
                 weights[j][lane + 64u] = weight.y;
@@ -169,20 +200,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             workgroupBarrier();
 
             if (part < parts) {
-                let open_count = clamp(open, b * BLOCK, b * BLOCK + count) - b * BLOCK;
-                var s = part;
-                for (; s < open_count; s += parts) {
-                    let v = v_cache[(slots + s) * quads + quad];
-                    for (var j = 0u; j < {{QUERIES}}u; j++) {
-                        o[j] = fma(vec4<f32>(weights[j][s]), v, o[j]);
+                // Slots skipped .. masked - 1 and open .. count - 1 are seen by some of the
+                // queries, those between by all.
+                let skipped = clamp(first, b * BLOCK, b * BLOCK + count) - b * BLOCK;
+                let open = clamp(open_end, b * BLOCK, b * BLOCK + count) - b * BLOCK;
+                let masked = min(clamp(open_start, b * BLOCK, b * BLOCK + count) - b * BLOCK, open);
+                var s = part + (max(skipped, part) - part + parts - 1u) / parts * parts;
+                for (var stretch = 0u; stretch < 2u; stretch++) {
+                    for (; s < select(count, masked, stretch == 0u); s += parts) {
+                        let v = v_cache[(slots + s) * quads + quad];
+                        for (var j = 0u; j < {{QUERIES}}u; j++) {
+                            let mine = alike || j / head_count == pass_row;
+                            let at = b * BLOCK + s;
+                            let seen = at <= limit[j] && at >= start[j] && mine;
+                            o[j] = select(o[j], fma(vec4<f32>(weights[j][s]), v, o[j]), seen);
+                        }
                     }
-                }
-                for (; s < count; s += parts) {
-                    let v = v_cache[(slots + s) * quads + quad];
-                    for (var j = 0u; j < {{QUERIES}}u; j++) {
-                        let mine = alike || j / head_count == pass_row;
-                        let seen = b * BLOCK + s <= limit[j] && mine;
-                        o[j] = select(o[j], fma(vec4<f32>(weights[j][s]), v, o[j]), seen);
+                    for (; s < open; s += parts) {
+                        let v = v_cache[(slots + s) * quads + quad];
+                        for (var j = 0u; j < {{QUERIES}}u; j++) {
+                            o[j] = fma(vec4<f32>(weights[j][s]), v, o[j]);
+                        }
                     }
                 }
             }

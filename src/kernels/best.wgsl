@@ -1,12 +1,14 @@
-// out[0] = (c, logits[c]) of the chosen token c; out[1 + i] = (t, logits[t]) of the i-th largest logit, the
+// out[0] = (c, logits[c]) of the chosen token c; out[1 + i] = (t, logits[t]) of the i-th largest
+//   logit, the
 // lowest id first among equals.
 //
-// Shapes: logits f32 [V]; chosen u32 [1]; out u32 [2 (1 + count)]: ids and the bits of their logits.
-// Mapping: one workgroup of 256 lanes; a pass over the vocabulary for each place, looking for the largest
-//   pair (logit, -id) below the one before.
+// Shapes: logits f32 [V]; chosen u32 [1]; out u32 [2 (1 + count)]: ids and the bits of their
+//   logits.
+// Mapping: one workgroup of 256 lanes; a pass over the vocabulary for each place, looking for the
+//   largest pair (logit, -id) below the one before.
 // Needs: nothing. 2 KiB of workgroup memory.
-// Why this version: count is small, and no sort is needed for it. A chosen id at or above V gives NaN; a
-//   place past the vocabulary the id 0xffffffff and NaN; NaNs are never among the best.
+// Why this version: count is small, and no sort is needed for it. A chosen id at or above V gives
+//   NaN; a place past the vocabulary the id 0xffffffff and NaN; NaNs are never among the best.
 // Reference: ref_best.
 
 struct Params {

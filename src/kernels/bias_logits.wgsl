@@ -1,8 +1,10 @@
-// logits[t] += bias for every pair (t, bias): a token made likelier, unlikelier, or (with -infinity) impossible.
+// logits[t] += bias for every pair (t, bias): a token made likelier, unlikelier, or (with
+//   -infinity) impossible.
 //
-// Shapes: pairs u32 [2 count]: an id, and the bits of an f32; no id twice. logits f32 [V], in place.
-// Mapping: one lane a pair, 64 lanes a workgroup, folded into two grid dimensions. Ids at or above V are
-//   passed over.
+// Shapes: pairs u32 [2 count]: an id, and the bits of an f32; no id twice. logits f32 [V], in
+//   place.
+// Mapping: one lane a pair, 64 lanes a workgroup, folded into two grid dimensions. Ids at or
+//   above V are passed over.
 // Needs: nothing.
 // Why this version: a handful of pairs.
 // Reference: ref_bias_logits.

@@ -21,9 +21,14 @@ const LAYOUT_F16 = 1u;
 const LAYOUT_BF16 = 2u;
 const LAYOUT_Q8 = 3u;
 const LAYOUT_Q4 = 4u;
+const LAYOUT_Q5 = 5u;
+const LAYOUT_Q6 = 6u;
 const SCALE_F16 = 1u;
 const SCALE_F32 = 2u;
 const SCALE_F16_MIN = 3u;
+const SCALE_K = 4u;
+const SCALE_K_MIN = 5u;
+const K_BLOCK = 256u;          // elements under one factor of the K scales
 
 struct Params {
     rows: u32,
@@ -33,16 +38,18 @@ struct Params {
     n_total: u32,
     first: u32,
     data_words: u32,
+    high_words: u32,
     scale_words: u32,
     scale: f32,
     row_base: u32,   // first row of out of this dispatch
 }
 
 @group(0) @binding(0) var<storage, read> data: array<u32>;
-@group(0) @binding(1) var<storage, read> scales: array<u32>;
-@group(0) @binding(2) var<storage, read> ids: array<u32>;
+@group(0) @binding(1) var<storage, read> high_bits: array<u32>;
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(3) var<storage, read> ids: array<u32>;
 // f32 bits: moved, not computed with.
-@group(0) @binding(3) var<storage, read_write> out: array<u32>;
+@group(0) @binding(4) var<storage, read_write> out: array<u32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
 // binary16 by integer arithmetic: unpack2x16float may flush subnormals.
@@ -60,6 +67,44 @@ fn half_value(h: u32) -> f32 {
     return bitcast<f32>(half_bits(h));
 }
 
+// (scale, minimum) of one group.
+fn group_scale(row: u32, group: u32) -> vec2<f32> {
+    let at = row * params.scale_words;
+    if (SCALE == SCALE_F32) {
+        return vec2<f32>(bitcast<f32>(scales[at + group]), 0.0);
+    }
+    if (SCALE == SCALE_F16_MIN) {
+        let word = scales[at + group];
+        return vec2<f32>(half_value(word & 0xffffu), half_value(word >> 16u));
+    }
+    if (SCALE == SCALE_K) {
+        let factor = half_value(scales[at + group * GROUP / K_BLOCK] & 0xffffu);
+        let four = scales[at + params.k / K_BLOCK + group / 4u];
+        return vec2<f32>(factor * f32(bitcast<i32>(four << (24u - 8u * (group & 3u))) >> 24u), 0.0);
+    }
+    if (SCALE == SCALE_K_MIN) {
+        let factors = scales[at + group * GROUP / K_BLOCK];
+        let pair = scales[at + params.k / K_BLOCK + group / 2u] >> (16u * (group & 1u));
+        return vec2<f32>(half_value(factors & 0xffffu) * f32(pair & 0xffu),
+                         -(half_value(factors >> 16u) * f32((pair >> 8u) & 0xffu)));
+    }
+    let word = scales[at + group / 2u];
+    return vec2<f32>(half_value((word >> (16u * (group & 1u))) & 0xffffu), 0.0);
+}
+
+// The stored number of element k of a row in a layout of nibbles.
+fn code(row: u32, k: u32) -> u32 {
+    let nibble = (data[row * params.data_words + k / 8u] >> (4u * (k & 7u))) & 15u;
+    let at = row * params.high_words;
+    if (LAYOUT == LAYOUT_Q5) {
+        return nibble | (((high_bits[at + k / 32u] >> (k & 31u)) & 1u) << 4u);
+    }
+    if (LAYOUT == LAYOUT_Q6) {
+        return nibble | (((high_bits[at + k / 16u] >> (2u * (k & 15u))) & 3u) << 4u);
+    }
+    return nibble;
+}
+
 // The f32 bits of element k of a row of this part.
 fn weight_bits(row: u32, k: u32) -> u32 {
     let at = row * params.data_words;
@@ -73,28 +118,18 @@ fn weight_bits(row: u32, k: u32) -> u32 {
         }
         return half_bits(h);
     }
-    let group = k / GROUP;
-    var scale_word = 0u;
-    if (SCALE == SCALE_F16) {
-        let pair = scales[row * params.scale_words + group / 2u];
-        scale_word = (pair >> (16u * (group & 1u))) & 0xffffu;
-    } else {
-        scale_word = scales[row * params.scale_words + group];
-    }
+    let scale = group_scale(row, k / GROUP);
     if (LAYOUT == LAYOUT_Q8) {
         let q = bitcast<i32>(data[at + k / 4u] << (24u - 8u * (k & 3u))) >> 24u;
-        return bitcast<u32>(f32(q) * half_value(scale_word));
+        return bitcast<u32>(f32(q) * scale.x);
     }
-    let nibble = f32((data[at + k / 8u] >> (4u * (k & 7u))) & 15u);
-    if (SCALE == SCALE_F16_MIN) {
-        // scale * nibble has at most 15 significant bits: fused or not, one rounding.
-        let minimum = half_value(scale_word >> 16u);
-        return bitcast<u32>(fma(nibble, half_value(scale_word & 0xffffu), minimum));
+    let q = f32(code(row, k));
+    if (SCALE == SCALE_F16_MIN || SCALE == SCALE_K_MIN) {
+        // scale * q has at most 24 significant bits: fused or not, one rounding.
+        return bitcast<u32>(fma(q, scale.x, scale.y));
     }
-    if (SCALE == SCALE_F32) {
-        return bitcast<u32>((nibble - 8.0) * bitcast<f32>(scale_word));
-    }
-    return bitcast<u32>((nibble - 8.0) * half_value(scale_word));
+    let zero = select(select(8.0, 16.0, LAYOUT == LAYOUT_Q5), 32.0, LAYOUT == LAYOUT_Q6);
+    return bitcast<u32>((q - zero) * scale.x);
 }
 
 @compute @workgroup_size(64)

@@ -1,8 +1,8 @@
 // y[r, c] = sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1.
 //
 // Shapes: x f32 [rows, K], y f32 [rows, y_cols]; W is one part of a weight whose columns of y start
-//   at col0. Planes `data` and `scales` as base/dtype.h describes them (LAYOUT and SCALE are its
-//   enums).
+//   at col0. Planes `data`, `high_bits` and `scales` as base/dtype.h describes them (LAYOUT and
+//   SCALE are its enums); a plane that the layout lacks is bound to another and never read.
 // Mapping: a lane owns a register tile of ROWS rows by COLS columns; its columns are LANES apart,
 //   so that stores of neighbouring lanes touch. Tiles are numbered rows first (tiles of the same
 //   columns run next to each other and find the weights in the cache) and fold into two grid
@@ -25,9 +25,14 @@ const LAYOUT_F16 = 1u;
 const LAYOUT_BF16 = 2u;
 const LAYOUT_Q8 = 3u;
 const LAYOUT_Q4 = 4u;
+const LAYOUT_Q5 = 5u;
+const LAYOUT_Q6 = 6u;
 const SCALE_F16 = 1u;
 const SCALE_F32 = 2u;
 const SCALE_F16_MIN = 3u;
+const SCALE_K = 4u;
+const SCALE_K_MIN = 5u;
+const K_BLOCK = 256u;          // elements under one factor of the K scales
 
 struct Params {
     rows: u32,
@@ -36,6 +41,7 @@ struct Params {
     col0: u32,        // where the part's columns start in y
     y_cols: u32,
     data_words: u32,  // words a row of the planes
+    high_words: u32,
     scale_words: u32,
     row_tiles: u32,
     first_tile: u32,  // tiles [first_tile, tile_end) in this dispatch
@@ -44,9 +50,10 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> data: array<u32>;
-@group(0) @binding(1) var<storage, read> scales: array<u32>;
-@group(0) @binding(2) var<storage, read> x: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+@group(0) @binding(1) var<storage, read> high_bits: array<u32>;
+@group(0) @binding(2) var<storage, read> scales: array<u32>;
+@group(0) @binding(3) var<storage, read> x: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
 struct Eight {
@@ -85,8 +92,28 @@ fn group_scale(row: u32, group: u32) -> vec2<f32> {
         let word = scales[at + group];
         return vec2<f32>(half_value(word & 0xffffu), half_value(word >> 16u));
     }
+    if (SCALE == SCALE_K) {
+        let factor = half_value(scales[at + group * GROUP / K_BLOCK] & 0xffffu);
+        let four = scales[at + params.k / K_BLOCK + group / 4u];
+        return vec2<f32>(factor * f32(bitcast<i32>(four << (24u - 8u * (group & 3u))) >> 24u), 0.0);
+    }
+    if (SCALE == SCALE_K_MIN) {
+        let factors = scales[at + group * GROUP / K_BLOCK];
+        let pair = scales[at + params.k / K_BLOCK + group / 2u] >> (16u * (group & 1u));
+        return vec2<f32>(half_value(factors & 0xffffu) * f32(pair & 0xffu),
+                         -(half_value(factors >> 16u) * f32((pair >> 8u) & 0xffu)));
+    }
     let word = scales[at + group / 2u];
     return vec2<f32>(half_value((word >> (16u * (group & 1u))) & 0xffffu), 0.0);
+}
+
+// The bits above the nibbles of elements 8 * eighth .. 8 * eighth + 7, in the low bits of a word.
+fn eight_high_bits(row: u32, eighth: u32) -> u32 {
+    let at = row * params.high_words;
+    if (LAYOUT == LAYOUT_Q5) {
+        return high_bits[at + eighth / 4u] >> (8u * (eighth & 3u));
+    }
+    return high_bits[at + eighth / 2u] >> (16u * (eighth & 1u));
 }
 
 // Elements 8 * eighth .. 8 * eighth + 7 of a row of W.
@@ -111,18 +138,31 @@ fn eight_weights(row: u32, eighth: u32, scale: vec2<f32>) -> Eight {
         return Eight(vec4<f32>(low) * scale.x, vec4<f32>(high) * scale.x);
     }
     let word = data[at + eighth];
-    if (SCALE == SCALE_F16_MIN) {
-        let low = vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 4u, 8u, 12u)) & vec4<u32>(15u));
-        let high = vec4<f32>((vec4<u32>(word) >> vec4<u32>(16u, 20u, 24u, 28u)) & vec4<u32>(15u));
-        // scale * nibble has at most 15 significant bits: fused or not, one rounding.
-        return Eight(fma(low, vec4<f32>(scale.x), vec4<f32>(scale.y)),
-                     fma(high, vec4<f32>(scale.x), vec4<f32>(scale.y)));
+    var low = (vec4<u32>(word) >> vec4<u32>(0u, 4u, 8u, 12u)) & vec4<u32>(15u);
+    var high = (vec4<u32>(word) >> vec4<u32>(16u, 20u, 24u, 28u)) & vec4<u32>(15u);
+    if (LAYOUT == LAYOUT_Q5) {
+        let bits = vec4<u32>(eight_high_bits(row, eighth));
+        low |= (bits << vec4<u32>(4u, 3u, 2u, 1u)) & vec4<u32>(16u);
+        high |= (bits >> vec4<u32>(0u, 1u, 2u, 3u)) & vec4<u32>(16u);
+    } else if (LAYOUT == LAYOUT_Q6) {
+        let bits = vec4<u32>(eight_high_bits(row, eighth));
+        low |= ((bits >> vec4<u32>(0u, 2u, 4u, 6u)) & vec4<u32>(3u)) << vec4<u32>(4u);
+        high |= ((bits >> vec4<u32>(8u, 10u, 12u, 14u)) & vec4<u32>(3u)) << vec4<u32>(4u);
+    }
+    if (SCALE == SCALE_F16_MIN || SCALE == SCALE_K_MIN) {
+        // scale * q has at most 24 significant bits: fused or not, one rounding.
+        return Eight(fma(vec4<f32>(low), vec4<f32>(scale.x), vec4<f32>(scale.y)),
+                     fma(vec4<f32>(high), vec4<f32>(scale.x), vec4<f32>(scale.y)));
+    }
+    if (LAYOUT != LAYOUT_Q4) {
+        let zero = vec4<f32>(select(16.0, 32.0, LAYOUT == LAYOUT_Q6));
+        return Eight((vec4<f32>(low) - zero) * scale.x, (vec4<f32>(high) - zero) * scale.x);
     }
     // nibble - 8 is the nibble with its top bit turned, read as a signed number.
     let turned = vec4<u32>(word ^ 0x88888888u);
-    let low = bitcast<vec4<i32>>(turned << vec4<u32>(28u, 24u, 20u, 16u)) >> vec4<u32>(28u);
-    let high = bitcast<vec4<i32>>(turned << vec4<u32>(12u, 8u, 4u, 0u)) >> vec4<u32>(28u);
-    return Eight(vec4<f32>(low) * scale.x, vec4<f32>(high) * scale.x);
+    let first = bitcast<vec4<i32>>(turned << vec4<u32>(28u, 24u, 20u, 16u)) >> vec4<u32>(28u);
+    let second = bitcast<vec4<i32>>(turned << vec4<u32>(12u, 8u, 4u, 0u)) >> vec4<u32>(28u);
+    return Eight(vec4<f32>(first) * scale.x, vec4<f32>(second) * scale.x);
 }
 
 // The K mod 8 last elements of layouts without scales.

@@ -1,15 +1,18 @@
 // y[c] = sum_k x[k] * W[c, k], or that added to y[c] with ACCUMULATE = 1: the product of one row.
 //
-// Shapes: x f32 [K], read as vec4, K = 8 * EIGHTHS; y f32, columns from col0 on; W is one part of a weight.
-//   Planes `data` and `scales` as base/dtype.h describes them (LAYOUT and SCALE are its enums).
-// Mapping: a workgroup is one subgroup of LANES lanes and computes ROWS columns. Neighbouring lanes take
-//   neighbouring eights of a row of W: the weight is read in whole lines, and a lane's two vec4 of x serve ROWS
-//   rows. subgroupAdd joins the lanes: no workgroup memory, no barrier. Workgroups fold into two dimensions.
+// Shapes: x f32 [K], read as vec4, K = 8 * EIGHTHS; y f32, columns from col0 on; W is one part of
+//   a weight. Planes `data` and `scales` as base/dtype.h describes them (LAYOUT and SCALE are its
+//   enums).
+// Mapping: a workgroup is one subgroup of LANES lanes and computes ROWS columns. Neighbouring
+//   lanes take neighbouring eights of a row of W: the weight is read in whole lines, and a lane's
+//   two vec4 of x serve ROWS rows. subgroupAdd joins the lanes: no workgroup memory, no barrier.
+//   Workgroups fold into two dimensions.
 // Needs: subgroups, all of one size.
-// Why this version: a decode step reads every weight once, so it is bound by memory if little else is done for a
-//   weight. A nibble stays where it is in its word: with the bits of 2^23 around it, it is a float that is off by a
-//   power of two, and x is scaled by its inverse once for all rows. That leaves an and, a subtraction and a
-//   multiply-add an element, without conversions, which are slow.
+// Why this version: a decode step reads every weight once, so it is bound by memory if little
+//   else is done for a weight. A nibble stays where it is in its word: with the bits of 2^23
+//   around it, it is a float that is off by a power of two, and x is scaled by its inverse once
+//   for all rows. That leaves an and, a subtraction and a multiply-add an element, without
+//   conversions, which are slow.
 // Reference: ref_matmul.
 
 enable subgroups;
@@ -46,7 +49,8 @@ struct Params {
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
-// Eight inputs of a lane; for nibbles each scaled by the inverse of the power its place has in the word.
+// Eight inputs of a lane; for nibbles each scaled by the inverse of the power its place has in
+//   the word.
 struct Inputs {
     low: vec4<f32>,
     high: vec4<f32>,

@@ -1,14 +1,15 @@
-// logits[t] = weakened(logits[t]) - presence - frequency * n for every token t that stands n > 0 times in
+// logits[t] = weakened(logits[t]) - presence - frequency * n for every token t that stands n > 0
+//   times in
 // the window; weakened(z) = z / repeat for z > 0, else z * repeat.
 //
 // Shapes: logits f32 [V], in place; history u32, of which [first, first + count) is the window.
-// Mapping: one lane a place of the window, 64 lanes a workgroup, folded into two grid dimensions. The lane
-//   at a token's first place counts it and writes its logit: no two lanes write one.
+// Mapping: one lane a place of the window, 64 lanes a workgroup, folded into two grid dimensions.
+//   The lane at a token's first place counts it and writes its logit: no two lanes write one.
 // Needs: nothing.
-// Why this version: a window is short beside a vocabulary; every lane reads it once. Ids at or above V
-//   (a sampler's error mark) are passed over.
-// Reference: ref_penalize. Method: Keskar et al., "CTRL", 2019 (repeat); presence and frequency as the
-//   well-known HTTP interfaces define them.
+// Why this version: a window is short beside a vocabulary; every lane reads it once. Ids at or
+//   above V (a sampler's error mark) are passed over.
+// Reference: ref_penalize. Method: Keskar et al., "CTRL", 2019 (repeat); presence and frequency
+//   as the well-known HTTP interfaces define them.
 
 struct Params {
     vocab: u32,

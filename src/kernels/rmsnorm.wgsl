@@ -1,4 +1,4 @@
-// y[r, c] = x[r, c] / sqrt(mean_c(x[r, c]^2) + eps) * weight[c].
+// y[r, c] = x[r, c] / sqrt(mean_c(x[r, c]^2) + eps) * weight[c], or y += the same.
 //
 // Shapes: x, y f32 [rows, cols]; weight f32 [cols].
 // Mapping: a workgroup of 64 lanes a row, folded into two grid dimensions; lanes stride the
@@ -13,6 +13,7 @@ struct Params {
     rows: u32,
     cols: u32,
     eps: f32,
+    accumulate: u32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -59,6 +60,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     let factor = 1.0 / sqrt(total / f32(params.cols) + params.eps);
     for (var c = lane; c < params.cols; c += LANES) {
-        y[start + c] = x[start + c] * factor * weight[c];
+        var value = x[start + c] * factor * weight[c];
+        if (params.accumulate != 0u) {
+            value += y[start + c];
+        }
+        y[start + c] = value;
     }
 }

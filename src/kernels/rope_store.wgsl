@@ -1,6 +1,6 @@
-// q, k turn by adjacent pairs: (a, b) -> (a cos t - b sin t, a sin t + b cos t), t = position *
-// inv_freq[i] for the pair i = (2i, 2i+1) of a head; q goes to q_out, k and v to the blocked cache
-// at the row's position.
+// q, k turn by adjacent pairs: (a, b) -> magnitude (a cos t - b sin t, a sin t + b cos t), t =
+// position * inv_freq[i] for the pair i = (2i, 2i+1) of a head; q goes to q_out, k and v to the
+// blocked cache at the row's position.
 //
 // Shapes: qkv f32 [rows, (q_heads + 2 kv_heads) D]; turns u32 pairs (low, high) [rotary / 2];
 //   row_info u32 pairs (position, table_offset) [rows]; q_out f32 [rows, q_heads D]; caches f32
@@ -21,6 +21,7 @@ struct Params {
     kv_heads: u32,
     head_dim: u32,
     rotary: u32,
+    magnitude: f32,
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<f32>;
@@ -77,7 +78,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let at = 2u * index;
     var value = vec2<f32>(qkv[at], qkv[at + 1u]);
     if (head < params.q_heads + params.kv_heads && 2u * pair < params.rotary) {
-        let r = rotation(position, turns[2u * pair], turns[2u * pair + 1u]);
+        let r = params.magnitude * rotation(position, turns[2u * pair], turns[2u * pair + 1u]);
         value = vec2<f32>(value.x * r.x - value.y * r.y, value.x * r.y + value.y * r.x);
     }
     if (head < params.q_heads) {

@@ -1,151 +1,103 @@
 #include "model/model.h"
 
 #include <assert.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/mem.h"
+#include "model/graph.h"
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-static void linear_close(model_linear *linear)
+static const model_graph *const graphs[MODEL_ARCHES] = {
+    [MODEL_LLAMA] = &llama_graph,   [MODEL_QWEN2] = &qwen2_graph, [MODEL_QWEN3] = &qwen3_graph,
+    [MODEL_GEMMA3] = &gemma3_graph, [MODEL_PHI3] = &phi3_graph,   [MODEL_GPT2] = &gpt2_graph,
+};
+
+static void load_matrix(model_loading *l, const char *name, uint64_t rows, op_weight **out)
 {
-    for (uint32_t i = 0; i < linear->count; i++)
-        op_weight_destroy(linear->weights[i]);
+    if (l->status == TEMPER_OK)
+        l->status = weights_matrix(l->loader, &name, &rows, NULL, 1, l->config->width, out, l->err);
 }
 
-/* Loads `count` matrices of `rows` each by k: as one weight where their types agree. */
-static temper_status linear_open(weights_loader *loader, const char *const *names,
-                                 const uint64_t *rows, uint32_t count, uint64_t k,
-                                 model_linear *out, error *err)
+/* Rotary frequencies, with the factors of a tensor (NULL: none). */
+static void load_turns(model_loading *l, bool local, const char *tensor, gpu_buffer **out)
 {
-    for (uint32_t i = 0; i < count; i++)
-        out->width += rows[i];
-    if (weights_same_type(loader, names, count)) {
-        const temper_status status =
-            weights_matrix(loader, names, rows, count, k, &out->weights[0], err);
-        out->count = status == TEMPER_OK ? 1 : 0;
-        return status;
-    }
-    uint64_t column = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const temper_status status =
-            weights_matrix(loader, &names[i], &rows[i], 1, k, &out->weights[i], err);
-        if (status != TEMPER_OK)
-            return status;
-        out->columns[i] = column;
-        out->count = i + 1;
-        column += rows[i];
-    }
-    return TEMPER_OK;
-}
-
-void model_record_linear(gpu_recorder *rec, const model_linear *linear, gpu_buffer *x,
-                         gpu_buffer *y, uint32_t rows)
-{
-    for (uint32_t i = 0; i < linear->count; i++)
-        op_matmul_columns(rec, linear->weights[i], gpu_whole(x), gpu_whole(y), rows,
-                          linear->columns[i], linear->width, OP_WRITE);
-}
-
-typedef struct tensor_name {
-    char text[48];
-} tensor_name;
-
-static tensor_name layer_tensor(uint32_t layer, const char *what)
-{
-    tensor_name name;
-    snprintf(name.text, sizeof name.text, "blk.%u.%s.weight", layer, what);
-    return name;
-}
-
-static temper_status layer_open(weights_loader *loader, const model_config *c, uint32_t index,
-                                model_layer *layer, error *err)
-{
-    const tensor_name q = layer_tensor(index, "attn_q"), k = layer_tensor(index, "attn_k"),
-                      v = layer_tensor(index, "attn_v"), o = layer_tensor(index, "attn_output"),
-                      gate = layer_tensor(index, "ffn_gate"), up = layer_tensor(index, "ffn_up"),
-                      down = layer_tensor(index, "ffn_down");
-    const uint64_t q_rows = (uint64_t)c->q_heads * c->head_dim,
-                   kv_rows = (uint64_t)c->kv_heads * c->head_dim;
-    const uint64_t width = c->width, ffn = c->ffn;
-    const char *o_name = o.text, *down_name = down.text;
-    temper_status status;
-    if ((status = weights_vector(loader, layer_tensor(index, "attn_norm").text, width,
-                                 &layer->attn_norm, err)) != TEMPER_OK ||
-        (status = linear_open(loader, (const char *[]){q.text, k.text, v.text},
-                              (const uint64_t[]){q_rows, kv_rows, kv_rows}, 3, width, &layer->qkv,
-                              err)) != TEMPER_OK ||
-        (status = weights_matrix(loader, &o_name, &width, 1, q_rows, &layer->attn_output, err)) !=
-            TEMPER_OK ||
-        (status = weights_vector(loader, layer_tensor(index, "ffn_norm").text, width,
-                                 &layer->ffn_norm, err)) != TEMPER_OK ||
-        (status = linear_open(loader, (const char *[]){gate.text, up.text},
-                              (const uint64_t[]){ffn, ffn}, 2, width, &layer->gate_up, err)) !=
-            TEMPER_OK)
-        return status;
-    return weights_matrix(loader, &down_name, &width, 1, ffn, &layer->ffn_down, err);
-}
-
-static void layer_close(model_layer *layer)
-{
-    gpu_buffer_destroy(layer->attn_norm);
-    gpu_buffer_destroy(layer->ffn_norm);
-    linear_close(&layer->qkv);
-    linear_close(&layer->gate_up);
-    op_weight_destroy(layer->attn_output);
-    op_weight_destroy(layer->ffn_down);
-}
-
-/* The rotary frequencies, with the factors of rope_freqs.weight where the file has them. */
-static temper_status turns_open(model *m, weights_loader *loader, error *err)
-{
-    const uint32_t pairs = m->config.rope_dims / 2;
+    const uint32_t pairs = l->config->rope_dims / 2;
     double frequencies[MODEL_MAX_HEAD_DIM / 2];
     float factors[MODEL_MAX_HEAD_DIM / 2];
-    op_turns turns[MODEL_MAX_HEAD_DIM / 2];
-    const bool scaled = weights_has(loader, "rope_freqs.weight");
-    temper_status status = TEMPER_OK;
-    if (scaled)
-        status = weights_host_vector(loader, "rope_freqs.weight", pairs, factors, err);
-    for (uint32_t i = 0; status == TEMPER_OK && scaled && i < pairs; i++)
+    op_turns turns[MODEL_MAX_HEAD_DIM / 2] = {{0, 0}};
+    if (l->status == TEMPER_OK && tensor != NULL)
+        l->status = weights_host_vector(l->loader, tensor, pairs, factors, l->err);
+    for (uint32_t i = 0; l->status == TEMPER_OK && tensor != NULL && i < pairs; i++)
         if (factors[i] <= 0.0f)
-            status =
-                error_set(err, TEMPER_BAD_FILE, "value %u of rope_freqs.weight is %g, not above 0",
-                          i, (double)factors[i]);
-    if (status != TEMPER_OK)
-        return status;
-    model_rope_frequencies(&m->config, scaled ? factors : NULL, frequencies);
+            l->status = error_set(l->err, TEMPER_BAD_FILE, "value %u of %s is %g, not above 0", i,
+                                  tensor, (double)factors[i]);
+    if (l->status != TEMPER_OK)
+        return;
+    model_rope_frequencies(l->config, local, tensor != NULL ? factors : NULL, frequencies);
     for (uint32_t i = 0; i < pairs; i++)
         turns[i] = op_turns_of(frequencies[i]);
-    const uint64_t bytes = pairs * sizeof turns[0];
-    status = gpu_buffer_create(m->device, bytes, GPU_PURPOSE_WEIGHTS, "rope frequencies", &m->turns,
-                               err);
-    return status == TEMPER_OK ? gpu_write(m->device, m->turns, 0, turns, bytes, err) : status;
+    /* Without rope there is one pair that nobody reads: an op's view is never empty. */
+    const uint64_t bytes = max_u64(pairs, 1) * sizeof turns[0];
+    l->status =
+        gpu_buffer_create(l->device, bytes, GPU_PURPOSE_WEIGHTS, "rope frequencies", out, l->err);
+    if (l->status == TEMPER_OK)
+        l->status = gpu_write(l->device, *out, 0, turns, bytes, l->err);
+}
+
+static void load_rope(model_loading *l, model *m)
+{
+    const model_config *c = l->config;
+    const char *factors = weights_has(l->loader, "rope_freqs.weight") ? "rope_freqs.weight" : NULL;
+    if (c->rope_scaling == ROPE_LONG) {
+        load_turns(l, false, "rope_factors_short.weight", &m->turns);
+        load_turns(l, false, "rope_factors_long.weight", &m->turns_long);
+    } else {
+        load_turns(l, false, factors, &m->turns);
+    }
+    if (c->window > 0 && c->rope_local_base > 0.0f)
+        load_turns(l, true, NULL, &m->turns_local);
+}
+
+/* Learned positions, as f32 whatever type the file has. */
+static void load_positions(model_loading *l, gpu_buffer **out)
+{
+    const uint32_t positions = l->config->context;
+    const uint64_t bytes = (uint64_t)positions * l->config->width * sizeof(float);
+    op_weight *weight = NULL;
+    load_matrix(l, "position_embd.weight", positions, &weight);
+    if (l->status == TEMPER_OK)
+        l->status =
+            gpu_buffer_create(l->device, bytes, GPU_PURPOSE_WEIGHTS, "positions", out, l->err);
+    if (l->status == TEMPER_OK) {
+        gpu_recorder *rec = gpu_record_begin(l->device);
+        op_dequantize(rec, weight, 0, positions, gpu_whole(*out));
+        l->status = gpu_submit(rec, NULL, l->err);
+    }
+    if (l->status == TEMPER_OK)
+        l->status = gpu_finish(l->device, l->err);
+    op_weight_destroy(weight);
 }
 
 static temper_status weights_load(model *m, weights_loader *loader, error *err)
 {
     const model_config *c = &m->config;
-    const uint64_t vocabulary = c->vocabulary;
-    const char *embedding = "token_embd.weight", *head = "output.weight";
-    temper_status status;
-    if ((status = weights_matrix(loader, &embedding, &vocabulary, 1, c->width, &m->embedding,
-                                 err)) != TEMPER_OK ||
-        (status = turns_open(m, loader, err)) != TEMPER_OK)
-        return status;
-    for (uint32_t i = 0; i < c->layers; i++)
-        if ((status = layer_open(loader, c, i, &m->layers[i], err)) != TEMPER_OK)
-            return status;
-    if ((status = weights_vector(loader, "output_norm.weight", c->width, &m->output_norm, err)) !=
-        TEMPER_OK)
-        return status;
+    const bool gpt2 = c->arch == MODEL_GPT2;
+    model_loading l = {.config = c, .device = m->device, .loader = loader, .err = err};
+    load_matrix(&l, "token_embd.weight", c->vocabulary, &m->embedding);
+    if (gpt2)
+        load_positions(&l, &m->positions);
+    load_rope(&l, m);
+    for (l.layer = 0; l.layer < c->layers; l.layer++)
+        graphs[c->arch]->load_layer(&l, &m->layers[l.layer]);
+    model_load_vector(&l, "output_norm.weight", c->width, &m->output_norm.weight);
+    if (gpt2)
+        model_load_vector(&l, "output_norm.bias", c->width, &m->output_norm.bias);
     m->head = m->embedding;
-    if (weights_has(loader, head))
-        status = weights_matrix(loader, &head, &vocabulary, 1, c->width, &m->head, err);
-    return status == TEMPER_OK ? weights_finish(loader, err) : status;
+    if (weights_has(loader, "output.weight"))
+        load_matrix(&l, "output.weight", c->vocabulary, &m->head);
+    return l.status == TEMPER_OK ? weights_finish(loader, err) : l.status;
 }
 
 /* ---- scratch -------------------------------------------------------------------------------- */
@@ -164,13 +116,14 @@ static uint64_t scratch_table(const model_config *c, uint32_t max_rows, model_sc
 {
     const uint64_t n = max_rows, q = (uint64_t)c->q_heads * c->head_dim,
                    kv = (uint64_t)c->kv_heads * c->head_dim;
+    const uint64_t inputs = c->arch == MODEL_GPT2 ? 1 : 2; /* of the feed-forward layer: no gate */
     const scratch_row table[SCRATCH_ROWS] = {
         {&s->x, "residual stream", n * c->width},
         {&s->h, "normed input", n * c->width},
         {&s->qkv, "queries, keys, values", n * (q + 2 * kv)},
         {&s->q, "rotated queries", n * q},
         {&s->mixed, "attention output", n * q},
-        {&s->gate_up, "gate and up", n * 2 * c->ffn},
+        {&s->gate_up, "gate and up", n * inputs * c->ffn},
         {&s->act, "gated", n * c->ffn},
         {&s->last, "rows for the head", (uint64_t)MODEL_LOGIT_ROWS * c->width},
         {&s->logits, "logits", (uint64_t)MODEL_LOGIT_ROWS * c->vocabulary},
@@ -267,18 +220,22 @@ void model_close(model *m)
     if (m == NULL)
         return;
     for (uint32_t i = 0; i < m->config.layers; i++)
-        layer_close(&m->layers[i]);
+        model_layer_close(&m->layers[i]);
     mem_free(m->layers);
     scratch_row rows[SCRATCH_ROWS];
     scratch_table(&m->config, m->max_rows, &m->scratch, rows);
     for (uint32_t i = 0; i < SCRATCH_ROWS; i++)
         gpu_buffer_destroy(*rows[i].buffer);
     gpu_buffer_destroy(m->scratch.attention);
+    gpu_buffer_destroy(m->scratch.products);
     if (m->head != m->embedding)
         op_weight_destroy(m->head);
     op_weight_destroy(m->embedding);
-    gpu_buffer_destroy(m->output_norm);
+    model_norm_close(&m->output_norm);
+    gpu_buffer_destroy(m->positions);
     gpu_buffer_destroy(m->turns);
+    gpu_buffer_destroy(m->turns_long);
+    gpu_buffer_destroy(m->turns_local);
     gpu_device_release(m->device);
     mem_free(m);
 }
@@ -289,13 +246,52 @@ static temper_status prepare(model *m, const kv_cache *cache, gpu_buffer *inputs
 {
     gpu_recorder *rec = gpu_record_prepare(m->device);
     const model_step step = {.rows = rows,
-                             .longest = rows,
+                             .longest = (uint32_t)min_u64(rows, kv_cache_positions(cache)),
                              .cache = cache,
                              .ids = gpu_whole(inputs),
                              .row_info = gpu_whole(inputs),
                              .logit_rows = rows < MODEL_LOGIT_ROWS ? rows : MODEL_LOGIT_ROWS};
     model_record_step(m, rec, &step);
     return gpu_submit(rec, NULL, err);
+}
+
+static void widen(const model *m, const model_linear *linear, uint64_t *bytes)
+{
+    for (uint32_t i = 0; i < linear->count; i++) {
+        const op_weight *w = linear->weights[i];
+        *bytes =
+            max_u64(*bytes, op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, m->max_rows));
+    }
+}
+
+temper_status model_choose_products(model *m, bool exact, error *err)
+{
+    m->scratch.allowed.half = false;
+    m->scratch.allowed.fixed = !exact;
+    return exact ? TEMPER_OK : op_matmul_check(m->device, &m->scratch.allowed.half, err);
+}
+
+/* The scratch of the products of prompts: once for the life of the model. */
+static temper_status products_open(model *m, error *err)
+{
+    model_scratch *s = &m->scratch;
+    uint64_t bytes = 0;
+    if (s->products != NULL)
+        return TEMPER_OK;
+    for (uint32_t i = 0; i < m->config.layers; i++) {
+        const model_layer *layer = &m->layers[i];
+        widen(m, &layer->qkv, &bytes);
+        widen(m, &layer->attn_output, &bytes);
+        widen(m, &layer->gate_up, &bytes);
+        widen(m, &layer->ffn_down, &bytes);
+    }
+    if (bytes == 0)
+        return TEMPER_OK;
+    const temper_status status = gpu_buffer_create(m->device, bytes, GPU_PURPOSE_SCRATCH,
+                                                   "product scratch", &s->products, err);
+    if (status == TEMPER_OK)
+        s->allowed.scratch = gpu_whole(s->products);
+    return status;
 }
 
 temper_status model_reserve(model *m, const kv_cache *cache, error *err)
@@ -313,6 +309,9 @@ temper_status model_reserve(model *m, const kv_cache *cache, error *err)
         m->scratch.attention = attention;
         m->scratch.positions = positions;
     }
+    status = products_open(m, err);
+    if (status != TEMPER_OK)
+        return status;
     gpu_buffer *inputs = NULL;
     status = gpu_buffer_create(m->device, m->max_rows * sizeof(op_row_info), GPU_PURPOSE_INPUT,
                                "step inputs", &inputs, err);
@@ -334,9 +333,18 @@ void model_record_head(model *m, gpu_recorder *rec, uint32_t first, uint32_t row
     const uint64_t row_bytes = (uint64_t)c->width * sizeof(float);
     gpu_record_copy(rec, (gpu_view){s->x, first * row_bytes, rows * row_bytes},
                     (gpu_view){s->last, 0, rows * row_bytes});
-    op_rmsnorm(rec, gpu_whole(s->last), gpu_whole(m->output_norm), gpu_whole(s->h), rows, c->width,
-               c->norm_eps);
-    op_matmul(rec, m->head, gpu_whole(s->h), gpu_whole(s->logits), rows, OP_WRITE);
+    /* A handful of rows: no scratch is kept to unpack the head into. */
+    const op_products allowed = {.fixed = s->allowed.fixed};
+    if (m->output_norm.bias == NULL) {
+        op_rmsnorm_matmul(rec, gpu_whole(s->last), gpu_whole(m->output_norm.weight), c->norm_eps,
+                          gpu_whole(s->h), m->head, gpu_whole(s->logits), rows, OP_WRITE, &allowed);
+    } else {
+        model_record_norm(m, rec, &m->output_norm, s->last, s->h, rows);
+        op_matmul_columns(rec, m->head, gpu_whole(s->h), gpu_whole(s->logits), rows, 0, m->head->n,
+                          OP_WRITE, &allowed);
+    }
+    if (c->logit_softcap > 0.0f)
+        op_softcap(rec, gpu_whole(s->logits), (uint64_t)rows * c->vocabulary, c->logit_softcap);
 }
 
 void model_record_step(model *m, gpu_recorder *rec, const model_step *step)
@@ -344,11 +352,14 @@ void model_record_step(model *m, gpu_recorder *rec, const model_step *step)
     assert(m != NULL && rec != NULL && step->cache != NULL && step->rows >= 1 &&
            step->rows <= m->max_rows);
     assert(step->longest >= 1 && step->longest <= kv_cache_positions(step->cache));
-    switch (m->config.arch) {
-    case MODEL_LLAMA:
-        llama_record_layers(m, rec, step);
-        break;
-    }
+    const model_config *c = &m->config;
+    const gpu_view x = gpu_whole(m->scratch.x);
+    op_embed(rec, m->embedding, step->ids, x, step->rows, c->embedding_scale);
+    if (m->positions != NULL)
+        op_add_positions(rec, x, gpu_whole(m->positions), step->row_info, step->rows, c->width,
+                         c->context);
+    for (uint32_t i = 0; i < c->layers; i++)
+        graphs[c->arch]->record_layer(m, rec, step, i);
     if (step->logit_rows > 0)
         model_record_head(m, rec, step->logit_first, step->logit_rows);
 }

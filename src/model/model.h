@@ -20,48 +20,64 @@
 
 enum { MODEL_LOGIT_ROWS = 16 }; /* rows whose logits are in memory at once */
 
-/* A product y = x W^T whose rows come from up to three tensors: one weight where their types agree,
- * else one each. */
+/* A product y = x W^T + bias whose rows come from up to three tensors: one weight where their types
+ * agree, else one each. */
 typedef struct model_linear {
     op_weight *weights[3];
     uint64_t columns[3]; /* where each one's outputs begin in y */
     uint64_t width;      /* of y */
     uint32_t count;
+    gpu_buffer *bias; /* f32 [width of y], or NULL */
 } model_linear;
 
+/* A norm by mean and variance where there is a bias, else by the root mean square. */
+typedef struct model_norm {
+    gpu_buffer *weight; /* f32 [width] */
+    gpu_buffer *bias;   /* f32 [width], or NULL */
+} model_norm;
+
+/* What a layer may have; an architecture leaves out what it does not. */
 typedef struct model_layer {
-    gpu_buffer *attn_norm;  /* f32 [width] */
-    model_linear qkv;       /* [(Hq + 2 Hkv) D, width] */
-    op_weight *attn_output; /* [width, Hq D] */
-    gpu_buffer *ffn_norm;   /* f32 [width] */
-    model_linear gate_up;   /* [2 ffn, width] */
-    op_weight *ffn_down;    /* [width, ffn] */
+    model_norm attn_norm;
+    model_linear qkv;          /* [(Hq + 2 Hkv) D, width] */
+    gpu_buffer *head_norms;    /* f32 [2, D]: of q, of k */
+    model_linear attn_output;  /* [width, Hq D] */
+    model_norm attn_post_norm; /* of attention's output */
+    model_norm ffn_norm;
+    model_linear gate_up;     /* [2 ffn, width], or [ffn, width] without a gate */
+    model_linear ffn_down;    /* [width, ffn] */
+    model_norm ffn_post_norm; /* of the feed-forward layer's output */
 } model_layer;
 
 /* Scratch of a step, each its own buffer because a dispatch may not read and write one. Rows:
  * max_rows. */
 typedef struct model_scratch {
     gpu_buffer *x;         /* residual stream [rows, width] */
-    gpu_buffer *h;         /* normed input of a product [rows, width] */
+    gpu_buffer *h;         /* normed input of a product, or output to be normed [rows, width] */
     gpu_buffer *qkv;       /* [rows, (Hq + 2 Hkv) D] */
     gpu_buffer *q;         /* rotated queries [rows, Hq D] */
     gpu_buffer *mixed;     /* attention's output [rows, Hq D] */
-    gpu_buffer *gate_up;   /* [rows, 2 ffn] */
+    gpu_buffer *gate_up;   /* [rows, 2 ffn], or [rows, ffn] without a gate */
     gpu_buffer *act;       /* [rows, ffn] */
     gpu_buffer *last;      /* rows that want logits [MODEL_LOGIT_ROWS, width] */
     gpu_buffer *logits;    /* [MODEL_LOGIT_ROWS, vocabulary] */
     gpu_buffer *attention; /* op_attention's own, for `positions` */
     uint32_t positions;
+    gpu_buffer *products; /* of the products of many rows, or NULL where they want none */
+    op_products allowed;  /* what products may use, `products` among it */
 } model_scratch;
 
 typedef struct model {
     gpu_device *device; /* one reference */
     model_config config;
     uint32_t max_rows;
-    op_weight *embedding;    /* [vocabulary, width] */
-    op_weight *head;         /* the same where the file has no output.weight */
-    gpu_buffer *output_norm; /* f32 [width] */
+    op_weight *embedding;  /* [vocabulary, width] */
+    op_weight *head;       /* the same where the file has no output.weight */
+    gpu_buffer *positions; /* learned ones, f32 [context, width], or NULL */
+    model_norm output_norm;
     gpu_buffer *turns;       /* op_turns [rope_dims / 2] */
+    gpu_buffer *turns_long;  /* of long-rope, for contexts past rope_original, or NULL */
+    gpu_buffer *turns_local; /* of local layers, where they have a base of their own, or NULL */
     model_layer *layers;
     model_scratch scratch;
 } model;
@@ -75,6 +91,11 @@ temper_status model_open(const gguf_file *file, gpu_device *device, const model_
 temper_status model_open_random(gpu_device *device, const model_config *config, dtype type,
                                 uint32_t max_rows, model **out, error *err);
 void model_close(model *m);
+
+/* Lets the products of prompts round their operands to f16 where the device is good at it (the
+ * first time on a device that is computed and waited for), unless `exact`. To be called before the
+ * first model_reserve; without it products are exact. */
+temper_status model_choose_products(model *m, bool exact, error *err);
 
 /* Makes the scratch fit sequences of `positions` and asks for every pipeline that their steps need;
  * waits for them. */
@@ -101,14 +122,5 @@ gpu_view model_logits(const model *m);
 
 /* Bytes of device memory that the scratch takes. */
 uint64_t model_scratch_bytes(const model_config *config, uint32_t max_rows, uint32_t positions);
-
-/* ---- between the files of this room ---- */
-
-/* y[:, columns] = x W^T for every weight of a linear. */
-void model_record_linear(gpu_recorder *rec, const model_linear *linear, gpu_buffer *x,
-                         gpu_buffer *y, uint32_t rows);
-
-/* The graph of the llama architecture: from ids to the residual stream after the last layer. */
-void llama_record_layers(model *m, gpu_recorder *rec, const model_step *step);
 
 #endif

@@ -22,18 +22,33 @@ struct weights_loader {
     uint64_t in_flight;   /* bytes handed to the device since the last wait */
 };
 
-/* Host memory of one chunk of rows: the file's bytes, and both planes of the GPU's layout. */
+/* Host memory of one chunk of rows: the file's bytes, and the planes of the GPU's layout. */
 typedef struct staging {
     uint8_t *file_rows;
-    uint32_t *data;
-    uint32_t *scales;
+    weight_planes planes;
 } staging;
 
 static void staging_free(staging *s)
 {
     mem_free(s->file_rows);
-    mem_free(s->data);
-    mem_free(s->scales);
+    mem_free(s->planes.data);
+    mem_free(s->planes.high);
+    mem_free(s->planes.scales);
+}
+
+/* Planes of so many rows; false when there is no memory for one of them. */
+static bool planes_alloc(weight_format format, uint64_t k, uint64_t rows, weight_planes *out)
+{
+    const uint64_t words[3] = {weight_row_words(format, k), weight_high_row_words(format, k),
+                               weight_scale_row_words(format, k)};
+    uint32_t **planes[3] = {&out->data, &out->high, &out->scales};
+    bool all = true;
+    for (int i = 0; i < 3; i++) {
+        if (words[i] > 0)
+            *planes[i] = mem_alloc((size_t)(rows * words[i] * sizeof(uint32_t)));
+        all = all && (words[i] == 0 || *planes[i] != NULL);
+    }
+    return all;
 }
 
 temper_status weights_open(const gguf_file *file, gpu_device *device, weights_progress progress,
@@ -101,8 +116,8 @@ static temper_status check_type(const gguf_file *file, const gguf_tensor *tensor
     const dtype_info *info = dtype_find(tensor->type);
     if (info == NULL || !info->loadable)
         return error_set(err, TEMPER_UNSUPPORTED,
-                         "%s: %.*s is %s; temper loads F32, F16, BF16, Q4_0, Q4_1 and Q8_0",
-                         gguf_name(file), (int)min_u64(tensor->name.length, 96), tensor->name.data,
+                         "%s: %.*s is %s; temper loads " DTYPE_LOADABLE_NAMES, gguf_name(file),
+                         (int)min_u64(tensor->name.length, 96), tensor->name.data,
                          dtype_name(tensor->type));
     return TEMPER_OK;
 }
@@ -163,17 +178,24 @@ static temper_status report(weights_loader *loader, uint64_t bytes, error *err)
     return TEMPER_OK;
 }
 
-/* Reads `rows` rows at `row`, checks and repacks them, and queues them as rows `to` of the weight.
- */
+uint64_t weights_order_row(weights_order order, uint64_t row)
+{
+    const uint64_t in_head = order.heads > 0 ? row % order.head_dim : 0;
+    if (row >= (uint64_t)order.heads * order.head_dim || in_head >= order.rotary)
+        return row;
+    const uint64_t half = order.rotary / 2, first = row - in_head;
+    return first + (in_head < half ? 2 * in_head : 2 * (in_head - half) + 1);
+}
+
+/* Reads `rows` rows at `row` (whole heads, where there is an order), checks and repacks them, and
+ * queues them as rows `to` of the weight. */
 static temper_status load_chunk(weights_loader *loader, const gguf_tensor *tensor, uint64_t row,
-                                uint64_t rows, const staging *s, op_weight *weight, uint64_t to,
-                                error *err)
+                                uint64_t rows, weights_order order, const staging *s,
+                                op_weight *weight, uint64_t to, error *err)
 {
     const dtype type = (dtype)tensor->type;
     const dtype_info *info = dtype_find(type);
     const uint64_t row_bytes = weight->k / info->block * info->block_bytes;
-    const uint64_t data_words = weight_row_words(weight->format, weight->k);
-    const uint64_t scale_words = weight_scale_row_words(weight->format, weight->k);
     temper_status status = gguf_read_tensor(loader->file, tensor, row * row_bytes, s->file_rows,
                                             rows * row_bytes, err);
     if (status != TEMPER_OK)
@@ -185,14 +207,14 @@ static temper_status load_chunk(weights_loader *loader, const gguf_tensor *tenso
                              "%s: row %llu of %.*s holds a value that is not finite",
                              gguf_name(loader->file), (unsigned long long)(row + i),
                              (int)min_u64(tensor->name.length, 96), tensor->name.data);
-        weight_repack_row(type, weight->k, from, s->data + i * data_words,
-                          scale_words == 0 ? NULL : s->scales + i * scale_words);
+        const uint64_t place = weights_order_row(order, row + i) - row;
+        weight_repack_row(type, weight->k, from,
+                          weight_planes_at(weight->format, weight->k, s->planes, place));
     }
-    status =
-        op_weight_write_rows(weight, to, rows, s->data, scale_words == 0 ? NULL : s->scales, err);
+    status = op_weight_write_rows(weight, to, rows, s->planes, err);
     if (status != TEMPER_OK)
         return status;
-    loader->in_flight += rows * (data_words + scale_words) * sizeof(uint32_t);
+    loader->in_flight += op_weight_bytes(weight->format, rows, weight->k);
     if (loader->in_flight > WEIGHTS_IN_FLIGHT_BYTES) {
         loader->in_flight = 0;
         status = gpu_finish(loader->device, err);
@@ -202,26 +224,22 @@ static temper_status load_chunk(weights_loader *loader, const gguf_tensor *tenso
 
 /* Streams the first `rows` rows of a tensor into the weight from row `to` on. */
 static temper_status load_rows(weights_loader *loader, const gguf_tensor *tensor, uint64_t rows,
-                               op_weight *weight, uint64_t to, error *err)
+                               weights_order order, op_weight *weight, uint64_t to, error *err)
 {
     const dtype_info *info = dtype_find(tensor->type);
     const uint64_t row_bytes = weight->k / info->block * info->block_bytes;
-    const uint64_t data_bytes = weight_row_words(weight->format, weight->k) * sizeof(uint32_t);
-    const uint64_t scale_bytes =
-        weight_scale_row_words(weight->format, weight->k) * sizeof(uint32_t);
-    const uint64_t chunk = min_u64(rows, max_u64(1, WEIGHTS_STAGING_BYTES / row_bytes));
-    staging s = {
-        .file_rows = mem_alloc((size_t)(chunk * row_bytes)),
-        .data = mem_alloc((size_t)(chunk * data_bytes)),
-        .scales = mem_alloc((size_t)(chunk * scale_bytes)),
-    };
+    const uint64_t unit = order.heads > 0 ? order.head_dim : 1;
+    const uint64_t chunk =
+        min_u64(rows, max_u64(1, WEIGHTS_STAGING_BYTES / row_bytes / unit) * unit);
+    staging s = {.file_rows = mem_alloc((size_t)(chunk * row_bytes))};
     temper_status status = TEMPER_OK;
-    if (s.file_rows == NULL || s.data == NULL || s.scales == NULL)
+    if (!planes_alloc(weight->format, weight->k, chunk, &s.planes) || s.file_rows == NULL)
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for %llu bytes of staging",
-                           (unsigned long long)(chunk * (row_bytes + data_bytes + scale_bytes)));
+                           (unsigned long long)(chunk * row_bytes +
+                                                op_weight_bytes(weight->format, chunk, weight->k)));
     for (uint64_t row = 0; status == TEMPER_OK && row < rows; row += chunk)
-        status =
-            load_chunk(loader, tensor, row, min_u64(chunk, rows - row), &s, weight, to + row, err);
+        status = load_chunk(loader, tensor, row, min_u64(chunk, rows - row), order, &s, weight,
+                            to + row, err);
     staging_free(&s);
     return status;
 }
@@ -231,26 +249,27 @@ static temper_status load_rows(weights_loader *loader, const gguf_tensor *tensor
 /* Fills the planes of one chunk: values of standard deviation 1 / sqrt(k), so that a product keeps
  * the size of its input. */
 static void random_planes(weight_format format, uint64_t k, uint64_t data_words,
-                          uint64_t scale_words, const staging *s, random_state *r)
+                          uint64_t scale_words, weight_planes planes, random_state *r)
 {
     const double deviation = 1.0 / sqrt((double)k);
     for (uint64_t i = 0; i < data_words; i++) {
         if (format.layout == LAYOUT_F32) {
             const float value = (float)(random_normal(r) * deviation);
-            memcpy(&s->data[i], &value, sizeof value);
+            memcpy(&planes.data[i], &value, sizeof value);
         } else if (format.layout == LAYOUT_F16) {
             const uint32_t low = f32_to_f16((float)(random_normal(r) * deviation));
-            s->data[i] = low | (uint32_t)f32_to_f16((float)(random_normal(r) * deviation)) << 16;
+            planes.data[i] = low | (uint32_t)f32_to_f16((float)(random_normal(r) * deviation))
+                                       << 16;
         } else {
-            s->data[i] = (uint32_t)random_u64(r);
+            planes.data[i] = (uint32_t)random_u64(r);
         }
     }
     /* Uniform integers of -8 to 7 have a deviation of 4.6, of -128 to 127 one of 74. */
     const double unit = deviation / (format.layout == LAYOUT_Q4 ? 4.6 : 74.0);
     for (uint64_t i = 0; i < scale_words; i++) {
         const uint32_t low = f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))));
-        s->scales[i] = low | (uint32_t)f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))))
-                                 << 16;
+        planes.scales[i] = low | (uint32_t)f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))))
+                                     << 16;
     }
 }
 
@@ -263,22 +282,18 @@ static temper_status random_matrix(weights_loader *loader, const char *label, ui
     const uint64_t chunk = min_u64(n, max_u64(1, WEIGHTS_STAGING_BYTES / 4 / data_words));
     random_state r = {n * 31 + k};
     op_weight *weight = NULL;
-    staging s = {
-        .data = mem_alloc((size_t)(chunk * data_words * sizeof(uint32_t))),
-        .scales = mem_alloc((size_t)(chunk * scale_words * sizeof(uint32_t))),
-    };
+    staging s = {0};
     temper_status status = TEMPER_OK;
-    if (s.data == NULL || s.scales == NULL)
+    if (!planes_alloc(format, k, chunk, &s.planes))
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for random weights");
     else
-        random_planes(format, k, chunk * data_words, chunk * scale_words, &s, &r);
+        random_planes(format, k, chunk * data_words, chunk * scale_words, s.planes, &r);
     if (status == TEMPER_OK)
         status = op_weight_create(loader->device, format, n, k, label, &weight, err);
     /* One chunk is written again and again: random numbers for billions of weights would take
      * minutes. */
     for (uint64_t row = 0; status == TEMPER_OK && row < n; row += chunk)
-        status = op_weight_write_rows(weight, row, min_u64(chunk, n - row), s.data,
-                                      scale_words == 0 ? NULL : s.scales, err);
+        status = op_weight_write_rows(weight, row, min_u64(chunk, n - row), s.planes, err);
     staging_free(&s);
     if (status == TEMPER_OK)
         status = gpu_finish(loader->device, err);
@@ -307,7 +322,8 @@ temper_status weights_open_random(gpu_device *device, dtype type, weights_loader
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
-                             uint32_t count, uint64_t k, op_weight **out, error *err)
+                             const weights_order *orders, uint32_t count, uint64_t k,
+                             op_weight **out, error *err)
 {
     assert(loader != NULL && count > 0 && k > 0 && out != NULL);
     const gguf_tensor *tensor = NULL;
@@ -337,8 +353,9 @@ temper_status weights_matrix(weights_loader *loader, const char *const *names, c
                               &weight, err);
     uint64_t to = 0;
     for (uint32_t i = 0; status == TEMPER_OK && i < count; i++) {
-        status =
-            load_rows(loader, gguf_find_tensor(loader->file, names[i]), rows[i], weight, to, err);
+        const weights_order order = orders != NULL ? orders[i] : (weights_order){0};
+        status = load_rows(loader, gguf_find_tensor(loader->file, names[i]), rows[i], order, weight,
+                           to, err);
         to += rows[i];
     }
     if (status != TEMPER_OK) {

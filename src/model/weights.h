@@ -44,11 +44,23 @@ void weights_close(weights_loader *loader);
 
 bool weights_has(const weights_loader *loader, const char *name);
 
-/* A matrix of `rows` by `k`, or several of them under each other (names, rows: `count` of each)
- * whose file types are equal. The file may hold more rows than asked for in the last one (padded
- * vocabularies); only the asked ones are loaded. *out is owned by the caller. */
+/* Rows of heads on their way from a file's rope order to the kernels': of each of the first `heads`
+ * heads of head_dim rows, rows i and i + rotary / 2 of the file become rows 2i and 2i + 1, for i <
+ * rotary / 2. All other rows stay; with heads == 0 every row does. */
+typedef struct weights_order {
+    uint32_t heads, head_dim, rotary;
+} weights_order;
+
+/* Where row `row` of the file goes: within its head. */
+uint64_t weights_order_row(weights_order order, uint64_t row);
+
+/* A matrix of `rows` by `k`, or several of them under each other (names, rows, orders: `count` of
+ * each; orders may be NULL) whose file types are equal. The file may hold more rows than asked for
+ * in the last one (padded vocabularies); only the asked ones are loaded. *out is owned by the
+ * caller. */
 temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
-                             uint32_t count, uint64_t k, op_weight **out, error *err);
+                             const weights_order *orders, uint32_t count, uint64_t k,
+                             op_weight **out, error *err);
 
 /* True when the named tensors exist and have one file type. */
 bool weights_same_type(const weights_loader *loader, const char *const *names, uint32_t count);

@@ -15,7 +15,19 @@ enum {
     ENOUGH_TILES = 256, /* workgroups that fill a large device */
 };
 
+static bool is_single(const op_shape *shape)
+{
+    return shape->rows == 1;
+}
+
 static const op_kernel_row rows_of_attention[] = {
+    {.name = "row_chunks",
+     .kernel = &kernel_attention_row,
+     .invocations = 64,
+     .workgroup_memory = MAX_QUERIES * 1536,
+     .fits = is_single,
+     .gpu_only = true,
+     .why = "a row at a time: positions spread over many workgroups, 64 each, sums in trees"},
     {.name = "blocks",
      .kernel = &kernel_attention,
      .invocations = 64,
@@ -25,7 +37,8 @@ static const op_kernel_row rows_of_attention[] = {
             "linear in context"},
 };
 
-const op_table op_table_attention = {"attention", rows_of_attention, 1};
+const op_table op_table_attention = {"attention", rows_of_attention,
+                                     sizeof rows_of_attention / sizeof *rows_of_attention};
 
 /* How the queries of a KV head are dealt to workgroups, and the positions to splits. */
 typedef struct tiling {
@@ -40,6 +53,17 @@ static uint32_t rows_of_a_full_tile(const op_attention_shape *s)
     return heads >= MAX_QUERIES ? 1 : MAX_QUERIES / heads;
 }
 
+/* The blocks that a tile of rows in a row of positions sees at most. The kernel's last split goes
+ * on where rows are further apart. */
+static uint64_t blocks_of_a_tile(const op_attention_shape *s, uint32_t rows)
+{
+    const uint64_t blocks = ceil_div(s->longest, OP_CACHE_BLOCK);
+    if (s->window == 0)
+        return blocks;
+    /* A stretch of n positions touches one block more than it fills when it starts inside one. */
+    return min_u64(blocks, ceil_div((uint64_t)s->window + rows - 2, OP_CACHE_BLOCK) + 1);
+}
+
 static tiling make_tiling(const op_attention_shape *s)
 {
     const uint32_t heads = s->q_heads / s->kv_heads;
@@ -51,7 +75,7 @@ static tiling make_tiling(const op_attention_shape *s)
     t.rows = s->rows >= full && s->rows / sequences >= full ? full : 1;
     t.row_tiles = ceil_div_u32(s->rows, t.rows);
     const uint64_t tiles = (uint64_t)t.row_tiles * t.head_tiles * s->kv_heads;
-    const uint64_t blocks = ceil_div(s->longest, OP_CACHE_BLOCK);
+    const uint64_t blocks = blocks_of_a_tile(s, t.rows);
     const uint64_t splits = min_u64(min_u64(blocks, MAX_SPLITS), max_u64(ENOUGH_TILES / tiles, 1));
     t.split_blocks = (uint32_t)ceil_div(blocks, splits);
     t.splits = (uint32_t)ceil_div(blocks, t.split_blocks);
@@ -67,7 +91,8 @@ uint64_t op_attention_scratch_bytes(const op_attention_shape *s)
     const uint64_t by_blocks = s->rows * min_u64(blocks, MAX_SPLITS);
     const uint64_t by_tiles =
         ceil_div((uint64_t)ENOUGH_TILES * rows_of_a_full_tile(s), s->kv_heads);
-    const uint64_t parts = max_u64(s->rows, min_u64(by_blocks, by_tiles));
+    const uint64_t parts =
+        max_u64(max_u64(s->rows, min_u64(by_blocks, by_tiles)), op_attention_row_parts(s));
     return parts * s->q_heads * ((uint64_t)s->head_dim + 2) * 4;
 }
 
@@ -84,6 +109,11 @@ static bool check(gpu_recorder *rec, gpu_view q, gpu_view row_info, gpu_view scr
         gpu_record_fail(rec, TEMPER_BAD_ARGUMENT,
                         "attention: %u query heads over %u KV heads, %u positions", s->q_heads,
                         s->kv_heads, s->longest);
+        return false;
+    }
+    if (!(s->softcap >= 0.0f)) {
+        gpu_record_fail(rec, TEMPER_BAD_ARGUMENT, "attention: scores capped at %g",
+                        (double)s->softcap);
         return false;
     }
     const uint64_t bytes = (uint64_t)s->rows * s->q_heads * s->head_dim * 4;
@@ -138,6 +168,8 @@ static void record_tiles(gpu_recorder *rec, const struct kernel_attention_views 
         .splits = t->splits,
         .split_blocks = t->split_blocks,
         .scale = s->scale,
+        .window = s->window == 0 ? UINT32_MAX : s->window,
+        .softcap = s->softcap,
     };
     const uint64_t tiles = (uint64_t)t->row_tiles * t->head_tiles * s->kv_heads * t->splits;
     assert(tiles <= UINT32_MAX);
@@ -160,6 +192,15 @@ void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_ca
         !check(rec, q, row_info, scratch, out, shape))
         return;
     const tiling t = make_tiling(shape);
+    gpu_device *device = gpu_recorder_device(rec);
+    const op_shape by = {.rows = t.rows};
+    if (op_choose(device, &op_table_attention, &by)->kernel == &kernel_attention_row) {
+        const op_attention_views all = {q, k_cache, v_cache, row_info, block_table, scratch, out};
+        const uint32_t splits = op_record_attention_row(rec, &all, shape);
+        if (splits > 1)
+            record_join(rec, scratch, out, shape, splits);
+        return;
+    }
     const struct kernel_attention_views views = {
         .q = q,
         .k_cache = k_cache,

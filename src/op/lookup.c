@@ -41,6 +41,7 @@ static void record_part(gpu_recorder *rec, const op_weight *w, uint32_t index, c
     const gpu_view data = gpu_whole(part->data);
     const struct kernel_lookup_views views = {
         .data = data,
+        .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
         .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
         .ids = what->by_id ? what->ids : data,
         .out = out,
@@ -53,6 +54,7 @@ static void record_part(gpu_recorder *rec, const op_weight *w, uint32_t index, c
         .n_total = (uint32_t)w->n,
         .first = (uint32_t)what->first,
         .data_words = (uint32_t)weight_row_words(w->format, w->k),
+        .high_words = (uint32_t)weight_high_row_words(w->format, w->k),
         .scale_words = (uint32_t)weight_scale_row_words(w->format, w->k),
         .scale = what->scale,
     };

@@ -14,10 +14,36 @@ static bool is_one_row(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_matmul[] = {
+    {.name = "staged_4",
+     .kernel = &kernel_matvec_staged,
+     .invocations = 256,
+     .gpu_only = true,
+     .fits = op_staged_fits_tall,
+     .tile_rows = 1,
+     .tile_cols = 4,
+     .why = "one row of 4-bit products: inputs in 16-bit fixed point once a workgroup, four "
+            "products an instruction"},
+    {.name = "staged_2",
+     .kernel = &kernel_matvec_staged,
+     .invocations = 256,
+     .gpu_only = true,
+     .fits = op_staged_fits_middle,
+     .tile_rows = 1,
+     .tile_cols = 2,
+     .why = "the same for weights of fewer rows: more workgroups"},
+    {.name = "staged_1",
+     .kernel = &kernel_matvec_staged,
+     .invocations = 256,
+     .gpu_only = true,
+     .fits = op_staged_fits,
+     .tile_rows = 1,
+     .tile_cols = 1,
+     .why = "the same for weights of few rows"},
     {.name = "subgroup_4",
      .kernel = &kernel_matvec,
      .invocations = 1,
      .whole_subgroups = true,
+     .gpu_only = true,
      .fits = op_matvec_fits_tall,
      .tile_rows = 1,
      .tile_cols = 4,
@@ -26,6 +52,7 @@ static const op_kernel_row rows_of_matmul[] = {
      .kernel = &kernel_matvec,
      .invocations = 1,
      .whole_subgroups = true,
+     .gpu_only = true,
      .fits = op_matvec_fits_middle,
      .tile_rows = 1,
      .tile_cols = 2,
@@ -34,6 +61,7 @@ static const op_kernel_row rows_of_matmul[] = {
      .kernel = &kernel_matvec,
      .invocations = 1,
      .whole_subgroups = true,
+     .gpu_only = true,
      .fits = op_matvec_fits,
      .tile_rows = 1,
      .tile_cols = 1,
@@ -45,6 +73,39 @@ static const op_kernel_row rows_of_matmul[] = {
      .tile_rows = 1,
      .tile_cols = 4,
      .why = "a decoding step: bound by reading the weight once"},
+    {.name = "half_matrix_64",
+     .kernel = &kernel_product_half_matrix,
+     .invocations = 64,
+     .workgroup_memory = 18 << 10,
+     .gpu_only = true,
+     .runs = op_half_runs,
+     .fits = op_half_fits_few,
+     .tile_rows = 64,
+     .tile_cols = 128,
+     .why =
+         "many rows on matrix units: the weight is unpacked to f16 once; tiles of 64 x 128 where "
+         "larger ones would be few"},
+    {.name = "half_matrix",
+     .kernel = &kernel_product_half_matrix,
+     .invocations = 128,
+     .workgroup_memory = 25 << 10,
+     .gpu_only = true,
+     .runs = op_half_runs,
+     .fits = op_half_fits,
+     .tile_rows = 128,
+     .tile_cols = 128,
+     .why =
+         "many rows on matrix units: the weight is unpacked to f16 once, products are added up in "
+         "f32"},
+    {.name = "steel",
+     .kernel = &kernel_product_steel,
+     .invocations = 256,
+     .workgroup_memory = 17 << 10,
+     .gpu_only = true,
+     .fits = op_steel_fits,
+     .tile_rows = 128,
+     .tile_cols = 128,
+     .why = "many rows in f32: the weight is unpacked once, tiles pass through workgroup memory"},
     {.name = "register_tile",
      .kernel = &kernel_matmul,
      .invocations = 64,
@@ -80,6 +141,7 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
     const gpu_view data = gpu_whole(part->data);
     const struct kernel_matmul_views views = {
         .data = data,
+        .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
         .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
         .x = x,
         .y = y,
@@ -93,6 +155,7 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
         .col0 = (uint32_t)(to.first + part->row0),
         .y_cols = (uint32_t)to.width,
         .data_words = (uint32_t)weight_row_words(w->format, w->k),
+        .high_words = (uint32_t)weight_high_row_words(w->format, w->k),
         .scale_words = (uint32_t)weight_scale_row_words(w->format, w->k),
     };
     const uint64_t tile_cols = (uint64_t)row->invocations * row->tile_cols;
@@ -107,14 +170,29 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
     }
 }
 
+const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, uint32_t rows,
+                                   const op_products *with)
+{
+    const op_shape shape = {.rows = rows,
+                            .n = weight->n,
+                            .k = weight->k,
+                            .format = weight->format,
+                            .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
+                            .fixed = with != NULL && with->fixed,
+                            .scratch = with != NULL && with->scratch.buffer != NULL,
+                            .half = with != NULL && with->half};
+    return op_choose(device, &op_table_matmul, &shape);
+}
+
 void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
                op_mode mode)
 {
-    op_matmul_columns(rec, weight, x, y, rows, 0, weight->n, mode);
+    op_matmul_columns(rec, weight, x, y, rows, 0, weight->n, mode, NULL);
 }
 
 void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y,
-                       uint32_t rows, uint64_t column, uint64_t width, op_mode mode)
+                       uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
+                       const op_products *with)
 {
     const uint64_t x_bytes = weight->k * 4, y_bytes = width * 4;
     if (rows == 0 || !op_check_view(rec, "matmul", "x", x, rows * x_bytes) ||
@@ -122,16 +200,23 @@ void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, g
         return;
     assert(column <= width && weight->n <= width - column && width <= UINT32_MAX);
     gpu_device *device = gpu_recorder_device(rec);
-    const op_shape shape = {.rows = rows, .n = weight->n, .k = weight->k, .format = weight->format};
-    const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
-    const uint64_t step = op_rows_that_bind(device, rows, max_u64(x_bytes, y_bytes));
+    const op_kernel_row *row = op_matmul_row(device, weight, rows, with);
+    const bool tiles = op_is_product(row);
+    const uint64_t fit = op_rows_that_bind(device, rows, max_u64(x_bytes, y_bytes));
+    const uint64_t step = tiles ? min_u64(fit, OP_PRODUCT_ROWS) : fit;
     for (uint64_t r = 0; r < rows; r += step) {
         const uint64_t count = min_u64(step, rows - r);
         const gpu_view some_x = op_view_rows(device, x, r, count, x_bytes);
         const gpu_view some_y = op_view_rows(device, y, r, count, y_bytes);
-        for (uint32_t i = 0; i < weight->part_count; i++) {
+        if (tiles)
+            op_record_product(rec, weight, row, some_x, some_y, (uint32_t)count, column, width,
+                              mode, with->scratch);
+        for (uint32_t i = 0; !tiles && i < weight->part_count; i++) {
             const op_weight_part *part = &weight->parts[i];
-            if (row->kernel == &kernel_matvec)
+            if (row->kernel == &kernel_matvec_staged)
+                op_record_staged(rec, weight, part, row, &(op_prologue){0}, some_x, some_y, column,
+                                 mode);
+            else if (row->kernel == &kernel_matvec)
                 op_record_matvec(rec, weight, part, row, some_x, some_y, column, mode);
             else
                 record_part(rec, weight, part, row, some_x, some_y, (uint32_t)count,

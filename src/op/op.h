@@ -70,21 +70,21 @@ typedef struct op_weight {
 } op_weight;
 
 /* Creates a zeroed weight on the device (purpose GPU_PURPOSE_WEIGHTS). Formats: F32, F16, BF16 with
- * any K; Q8 with SCALE_F16; Q4 with SCALE_F16, SCALE_F32 or SCALE_F16_MIN; group a multiple of 8
- * that divides K. *out is owned by the caller (op_weight_destroy). Errors: TEMPER_BAD_ARGUMENT for
- * an empty shape or an impossible format, TEMPER_UNSUPPORTED when one row alone passes the device's
- * limits, TEMPER_NO_MEMORY, TEMPER_DEVICE_MEMORY. */
+ * any K; Q8 with SCALE_F16; Q4, Q5 and Q6 with every scale; group a multiple of 8 that divides K,
+ * and for the K scales K a multiple of 256 and group 16 or 32. *out is owned by the caller
+ * (op_weight_destroy). Errors: TEMPER_BAD_ARGUMENT for an empty shape or an impossible format,
+ * TEMPER_UNSUPPORTED when one row alone passes the device's limits, TEMPER_NO_MEMORY,
+ * TEMPER_DEVICE_MEMORY. */
 temper_status op_weight_create(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
                                const char *label, op_weight **out, error *err);
 
-/* Queues rows [row0, row0 + rows) for upload. data: rows * weight_row_words words, scales: rows *
- * weight_scale_row_words words (NULL for SCALE_NONE), both borrowed for the call. */
+/* Queues rows [row0, row0 + rows) for upload from planes of so many rows, borrowed for the call. */
 temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t rows,
-                                   const uint32_t *data, const uint32_t *scales, error *err);
+                                   weight_planes planes, error *err);
 
 void op_weight_destroy(op_weight *weight); /* NULL is fine */
 
-/* Bytes on the device of a weight of this format, both planes. */
+/* Bytes on the device of a weight of this format, all planes. */
 uint64_t op_weight_bytes(weight_format format, uint64_t n, uint64_t k);
 
 /* ---- ops on weights -------------------------------------------------------------------------- */
@@ -108,25 +108,91 @@ typedef enum op_mode {
 void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
                op_mode mode);
 
-/* The same into columns [column, column + N) of a wider y [rows, width]: how weights of different
- * types share an output. column + N <= width < 2^32 (assert). The other columns stay as they are.
- */
-void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y,
-                       uint32_t rows, uint64_t column, uint64_t width, op_mode mode);
+/* What a product of many rows may use. */
+typedef struct op_products {
+    gpu_view scratch; /* op_matmul_scratch_bytes or more, its contents mean nothing after; buffer
+                         NULL: none, and so no tiles in workgroup memory */
+    bool fixed;       /* the operand of a single row may be 16-bit fixed point: error about 4e-5 of
+                         the root mean square */
+    bool half;        /* operands may be rounded to f16 (sums stay f32): error about 3e-4 of the
+                         root mean square. Set it only where op_matmul_check says so */
+} op_products;
 
-/* ---- norm, gate, add ------------------------------------------------------------------------- */
+/* Bytes of scratch for products of up to so many rows with a weight; 0 where none would be used. */
+uint64_t op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
+                                 uint32_t rows);
+
+/* Sets *half to whether the device's f16 products agree with its f32 products, at several K. The
+ * first call on a device computes and waits; what it finds stays with the device, and a refusal is
+ * logged. False on devices without matrix units. */
+temper_status op_matmul_check(gpu_device *device, bool *half, error *err);
+
+/* As op_matmul into columns [column, column + N) of a wider y [rows, width]: how weights of
+ * different types share an output. column + N <= width < 2^32 (assert). The other columns stay as
+ * they are. with: borrowed for the call; NULL: nothing. */
+void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y,
+                       uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
+                       const op_products *with);
+
+/* y = rmsnorm(x) W^T, or y += the same. x, h: f32 [rows, K]; norm: f32 [K]; y: f32 [rows, N]. h is
+ * scratch: what is in it after means nothing. `with` as above. */
+void op_rmsnorm_matmul(gpu_recorder *rec, gpu_view x, gpu_view norm, float eps, gpu_view h,
+                       const op_weight *weight, gpu_view y, uint32_t rows, op_mode mode,
+                       const op_products *with);
+
+/* The same after silu(gate) * up. gate_up: f32 [rows, 2 K]; act: scratch, f32 [rows, K]. */
+void op_silu_gate_matmul(gpu_recorder *rec, gpu_view gate_up, gpu_view act, const op_weight *weight,
+                         gpu_view y, uint32_t rows, op_mode mode, const op_products *with);
+
+/* ---- norms, gates, sums ---------------------------------------------------------------------- */
 
 /* y[r, c] = x[r, c] / sqrt(mean_c(x[r, c]^2) + eps) * weight[c]. x, y: [rows, cols]; weight: f32
  * [cols]. */
 void op_rmsnorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows,
                 uint32_t cols, float eps);
 
+/* The same added to y: a norm after a product, on its way into the residual stream. */
+void op_rmsnorm_add(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows,
+                    uint32_t cols, float eps);
+
+/* y[r, c] = (x[r, c] - m) / sqrt(mean_c((x[r, c] - m)^2) + eps) * weight[c] + bias[c], m the mean
+ * of row r. Shapes as op_rmsnorm; bias: f32 [cols]. */
+void op_layernorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view bias, gpu_view y,
+                  uint32_t rows, uint32_t cols, float eps);
+
+typedef struct op_heads {
+    uint32_t rows;
+    uint32_t q_heads, kv_heads, head_dim;
+} op_heads;
+
+/* rmsnorm of every q head and every k head by itself, in place. qkv: f32 [rows, (Hq + 2 Hkv) D]: q
+ * heads, then k heads, then v heads, which stay. weights: f32 [2, D]: of q, then of k. */
+void op_head_norm(gpu_recorder *rec, gpu_view qkv, gpu_view weights, const op_heads *heads,
+                  float eps);
+
 /* out[r, i] = silu(gate_up[r, i]) * gate_up[r, F + i], silu(g) = g / (1 + exp(-g)). gate_up: [rows,
  * 2 F]. */
 void op_silu_gate(gpu_recorder *rec, gpu_view gate_up, gpu_view out, uint32_t rows, uint32_t f);
 
+/* The same with gelu in its tanh form: g / 2 (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
+void op_gelu_gate(gpu_recorder *rec, gpu_view gate_up, gpu_view out, uint32_t rows, uint32_t f);
+
+/* out[i] = gelu(x[i]), the same function. */
+void op_gelu(gpu_recorder *rec, gpu_view x, gpu_view out, uint64_t count);
+
 /* out[i] = a[i] + b[i]. a and b may be the same view; out is a buffer of its own. */
 void op_add(gpu_recorder *rec, gpu_view a, gpu_view b, gpu_view out, uint64_t count);
+
+/* y[r, c] += bias[c]. y: [rows, cols]; bias: f32 [cols]. */
+void op_bias(gpu_recorder *rec, gpu_view y, gpu_view bias, uint32_t rows, uint32_t cols);
+
+/* x[r, c] += table[position of row r, c]: learned positions. x: [rows, cols]; table: f32
+ * [positions, cols]; row_info: op_row_info [rows]. A position past the table gives a row of NaN. */
+void op_add_positions(gpu_recorder *rec, gpu_view x, gpu_view table, gpu_view row_info,
+                      uint32_t rows, uint32_t cols, uint32_t positions);
+
+/* x[i] = cap * tanh(x[i] / cap), in place; cap above 0. */
+void op_softcap(gpu_recorder *rec, gpu_view x, uint64_t count, float cap);
 
 /* ---- rope and attention ---------------------------------------------------------------------- */
 
@@ -157,6 +223,7 @@ typedef struct op_rope_shape {
     uint32_t rows;
     uint32_t q_heads, kv_heads, head_dim;
     uint32_t rotary_dim; /* even, <= head_dim; values past it are copied */
+    float magnitude;     /* what turned values are multiplied by; 0: 1 */
 } op_rope_shape;
 
 /* For each row: q and k turn by ADJACENT pairs (2i, 2i+1) with angle position * inv_freq[i]; q goes
@@ -176,17 +243,20 @@ typedef struct op_attention_shape {
     uint32_t longest;   /* the largest position among the rows, plus 1: cuts and splits the work */
     uint32_t sequences; /* how many sequences the rows belong to (0 or 1: one); only speed depends
                            on it */
+    uint32_t window;    /* positions a row sees, its own among them; 0: all */
+    float softcap;      /* score = softcap * tanh(scale * q.k / softcap); 0: none */
 } op_attention_shape;
 
-/* Bytes of scratch that op_attention needs for this shape and every shape with fewer rows or a
- * smaller `longest`. */
+/* Bytes of scratch that op_attention needs for this shape and every shape with fewer rows, a
+ * smaller `longest` or another window. */
 uint64_t op_attention_scratch_bytes(const op_attention_shape *shape);
 
-/* out[r, h, :] = sum_p softmax_p(scale * q[r, h] . K[p, h / G]) V[p, h / G] over p = 0 .. position
- * of row r, by streaming softmax (running maximum and sum); K and V are read once for the G query
- * heads of a KV head. The cache already holds the rows' own k and v (op_rope_store earlier in the
- * recording). q, out: f32 [rows, Hq D]. scratch: at least op_attention_scratch_bytes, its contents
- * mean nothing after. */
+/* out[r, h, :] = sum_p softmax_p(scale * q[r, h] . K[p, h / G]) V[p, h / G] over p = max(0,
+ * position
+ * + 1 - window) .. position of row r, by streaming softmax (running maximum and sum); K and V are
+ * read once for the G query heads of a KV head, and not at all in blocks before the window. The
+ * cache already holds the rows' own k and v (op_rope_store earlier in the recording). q, out: f32
+ * [rows, Hq D]. scratch: at least op_attention_scratch_bytes, its contents mean nothing after. */
 void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache,
                   gpu_view row_info, gpu_view block_table, gpu_view scratch, gpu_view out,
                   const op_attention_shape *shape);

@@ -8,7 +8,7 @@
 
 static bool is_wide(const op_shape *shape)
 {
-    return shape->n >= 512 && !shape->software;
+    return shape->n >= 512;
 }
 
 static const op_kernel_row rows_of_rmsnorm[] = {
@@ -17,6 +17,7 @@ static const op_kernel_row rows_of_rmsnorm[] = {
      .invocations = 256,
      .workgroup_memory = 1088,
      .fits = is_wide,
+     .gpu_only = true,
      .why = "a wide row on a GPU: more lanes read it at once, the sum in two steps"},
     {.name = "row_a_workgroup",
      .kernel = &kernel_rmsnorm,
@@ -29,7 +30,7 @@ const op_table op_table_rmsnorm = {"rmsnorm", rows_of_rmsnorm,
                                    sizeof rows_of_rmsnorm / sizeof *rows_of_rmsnorm};
 
 static void record(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows,
-                   uint32_t cols, float eps)
+                   uint32_t cols, float eps, op_mode mode)
 {
     const uint64_t row_bytes = (uint64_t)cols * 4;
     if (rows == 0 || cols == 0 || !op_check_view(rec, "rmsnorm", "x", x, rows * row_bytes) ||
@@ -37,7 +38,7 @@ static void record(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, u
         !op_check_view(rec, "rmsnorm", "y", y, rows * row_bytes))
         return;
     gpu_device *device = gpu_recorder_device(rec);
-    const op_shape shape = {.rows = rows, .n = cols, .software = op_device_is_software(device)};
+    const op_shape shape = {.rows = rows, .n = cols};
     const op_kernel_row *row_of = op_choose(device, &op_table_rmsnorm, &shape);
     const struct kernel_rmsnorm_options options = {.lanes = row_of->invocations};
     gpu_pipeline *pipeline = kernel_rmsnorm_get(device, &options);
@@ -55,6 +56,7 @@ static void record(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, u
             .rows = (uint32_t)count,
             .cols = cols,
             .eps = eps,
+            .accumulate = mode == OP_ACCUMULATE,
         };
         kernel_rmsnorm_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
@@ -63,5 +65,11 @@ static void record(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, u
 void op_rmsnorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows,
                 uint32_t cols, float eps)
 {
-    record(rec, x, weight, y, rows, cols, eps);
+    record(rec, x, weight, y, rows, cols, eps, OP_WRITE);
+}
+
+void op_rmsnorm_add(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, uint32_t rows,
+                    uint32_t cols, float eps)
+{
+    record(rec, x, weight, y, rows, cols, eps, OP_ACCUMULATE);
 }

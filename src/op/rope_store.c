@@ -76,6 +76,7 @@ void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row
         .kv_heads = shape->kv_heads,
         .head_dim = shape->head_dim,
         .rotary = shape->rotary_dim,
+        .magnitude = shape->magnitude == 0.0f ? 1.0f : shape->magnitude,
     };
     const uint64_t step = op_cut(device, pairs, 64, 64);
     for (uint64_t at = 0; at < pairs; at += step) {

@@ -11,40 +11,45 @@
 #include "op/op.h"
 
 const op_table *const op_tables[] = {
-    &op_table_lookup,
-    &op_table_rmsnorm,
-    &op_table_matmul,
-    &op_table_rope_store,
-    &op_table_attention,
-    &op_table_silu_gate,
-    &op_table_add,
-    &op_table_sample,
-    &op_table_penalize, &op_table_bias_logits, &op_table_best,
-    &op_table_nll,
-    NULL,
+    &op_table_lookup,      &op_table_add_positions, &op_table_rmsnorm,   &op_table_layernorm,
+    &op_table_matmul,      &op_table_bias,          &op_table_head_norm, &op_table_rope_store,
+    &op_table_attention,   &op_table_silu_gate,     &op_table_gelu_gate, &op_table_gelu,
+    &op_table_add,         &op_table_softcap,       &op_table_sample,    &op_table_penalize,
+    &op_table_bias_logits, &op_table_best,          &op_table_nll,       NULL,
 };
 
 bool op_row_runs(gpu_device *device, const op_kernel_row *row)
 {
     const gpu_limits *limits = gpu_device_limits(device);
     const gpu_adapter_info *adapter = gpu_device_adapter(device);
-    if (row->whole_subgroups && (adapter->subgroup_min != adapter->subgroup_max ||
-                                 adapter->subgroup_min < OP_WHOLE_SUBGROUP ||
-                                 adapter->subgroup_max > limits->max_invocations))
+    if (row->whole_subgroups &&
+        (adapter->subgroup_min != adapter->subgroup_max || adapter->subgroup_min == 0 ||
+         adapter->subgroup_max > limits->max_invocations))
         return false;
     return (row->kernel->needs & ~gpu_device_features(device)) == 0 &&
            row->invocations <= limits->max_invocations &&
            row->invocations <= limits->max_workgroup_x &&
            row->workgroup_memory <= limits->max_workgroup_memory &&
-           row->kernel->binding_count <= limits->max_storage_buffers;
+           row->kernel->binding_count <= limits->max_storage_buffers &&
+           (row->runs == NULL || row->runs(device));
+}
+
+static const char *preferred;
+
+void op_prefer_row(const char *name)
+{
+    preferred = name;
 }
 
 const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape)
 {
     assert(table->count > 0);
+    const bool software = op_device_is_software(device);
     for (uint32_t i = 0; i + 1 < table->count; i++) {
         const op_kernel_row *row = &table->rows[i];
-        if (op_row_runs(device, row) && (row->fits == NULL || row->fits(shape)))
+        const bool wanted = preferred != NULL && strcmp(preferred, row->name) == 0;
+        const bool allowed = preferred == NULL ? !(software && row->gpu_only) : wanted;
+        if (allowed && op_row_runs(device, row) && (row->fits == NULL || row->fits(shape)))
             return row;
     }
     return &table->rows[table->count - 1];

@@ -18,11 +18,12 @@
 typedef struct op_shape {
     uint64_t rows, n, k;
     weight_format format;
-    bool greedy;   /* a sampler at temperature 0 */
-    bool software; /* op_device_is_software */
+    bool greedy;               /* a sampler at temperature 0 */
+    uint64_t workgroup_memory; /* of the device */
+    bool fixed;                /* 16-bit fixed point will do for a single row */
+    bool scratch;              /* there is room to unpack a weight */
+    bool half;                 /* f16 operands are allowed, and the device is good at them */
 } op_shape;
-
-enum { OP_WHOLE_SUBGROUP = 16 };
 
 typedef struct op_kernel_row {
     const char *name;
@@ -30,9 +31,10 @@ typedef struct op_kernel_row {
     uint32_t invocations;                /* lanes a workgroup */
     uint32_t workgroup_memory;           /* bytes, at most */
     bool (*fits)(const op_shape *shape); /* NULL: every shape */
-    bool whole_subgroups;                /* a workgroup is one subgroup: all must have one size, of
-                                            OP_WHOLE_SUBGROUP lanes or more */
+    bool whole_subgroups;                /* a workgroup is one subgroup: all have one size */
     uint32_t tile_rows, tile_cols;       /* of a register tile; 0 where there is none */
+    bool gpu_only;                       /* left alone on a software device: slower there */
+    bool (*runs)(gpu_device *device);    /* what else the device must have; NULL: nothing */
     const char *why;                     /* one sentence */
 } op_kernel_row;
 
@@ -43,8 +45,10 @@ typedef struct op_table {
 } op_table;
 
 extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_table_silu_gate,
-    op_table_add, op_table_rope_store, op_table_attention, op_table_sample, op_table_penalize,
-    op_table_bias_logits, op_table_best, op_table_nll;
+    op_table_add, op_table_layernorm, op_table_head_norm, op_table_gelu_gate, op_table_gelu,
+    op_table_bias, op_table_add_positions, op_table_softcap, op_table_rope_store,
+    op_table_attention, op_table_sample, op_table_penalize, op_table_bias_logits, op_table_best,
+    op_table_nll;
 
 /* All tables, in the order of a step; NULL at the end. */
 extern const op_table *const op_tables[];
@@ -101,5 +105,80 @@ bool op_matvec_fits_tall(const op_shape *shape);
 void op_record_matvec(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
                       const op_kernel_row *row, gpu_view x, gpu_view y, uint64_t column,
                       op_mode mode);
+
+/* ---- matvec_staged.c: the same in 16-bit fixed point, with what comes before the product ---- */
+
+typedef enum op_prologue_kind {
+    OP_PROLOGUE_NONE,
+    OP_PROLOGUE_RMSNORM,
+    OP_PROLOGUE_SILU_GATE
+} op_prologue_kind;
+
+typedef struct op_prologue {
+    op_prologue_kind kind;
+    gpu_view weight; /* of the norm */
+    float eps;
+} op_prologue;
+
+bool op_staged_fits(const op_shape *shape);
+bool op_staged_fits_middle(const op_shape *shape);
+bool op_staged_fits_tall(const op_shape *shape);
+
+void op_record_staged(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
+                      const op_kernel_row *row, const op_prologue *before, gpu_view x, gpu_view y,
+                      uint64_t column, op_mode mode);
+
+/* ---- attention_row.c: attention of single rows, for the table of attention ------------------ */
+
+typedef struct op_attention_views {
+    gpu_view q, k_cache, v_cache, row_info, block_table, scratch, out;
+} op_attention_views;
+
+/* Parts that a dispatch of this shape writes to scratch at most, and shapes of fewer rows and
+ * positions. */
+uint64_t op_attention_row_parts(const op_attention_shape *s);
+
+/* Returns into how many splits the positions went: 1 means that out is written, else a join must
+ * follow. */
+uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
+                                 const op_attention_shape *s);
+
+/* The row that a product of `rows` rows with the weight gets. */
+const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, uint32_t rows,
+                                   const op_products *with);
+
+/* Tests only: where the named row can run and its predicate accepts the shape, it is chosen, on a
+ * software device too. NULL ends that. */
+void op_prefer_row(const char *name);
+
+/* ---- products.c: many rows through tiles ---------------------------------------------------- */
+
+enum { OP_PRODUCT_ROWS = 8192 }; /* of x, at a time */
+
+bool op_is_product(const op_kernel_row *row);
+bool op_half_runs(gpu_device *device);
+bool op_half_fits(const op_shape *shape);
+bool op_half_fits_few(const op_shape *shape);
+bool op_steel_fits(const op_shape *shape);
+
+/* All parts of the weight; rows that bind. */
+void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
+                       gpu_view y, uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
+                       gpu_view scratch);
+
+/* Its scratch: where the halves of a weight's first chunk and of x, [rows, K], and their scales
+ * lie. */
+typedef struct op_halves {
+    uint64_t w, w_scale, x, x_scale, size;
+} op_halves;
+
+op_halves op_halves_of(gpu_device *device, const op_weight *w, uint32_t rows);
+void op_record_halves(gpu_recorder *rec, const op_weight *w, gpu_view x, uint32_t rows,
+                      gpu_view scratch);
+uint64_t op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
+                                  weight_format format, uint64_t n, uint64_t k, uint32_t rows);
+
+/* Whether a row of op_record_product computes what op_matmul does, at several K. Waits. */
+temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err);
 
 #endif

@@ -19,7 +19,7 @@ static uint32_t slices_of(uint32_t vocab)
 
 static bool is_greedy(const op_shape *shape)
 {
-    return shape->greedy && !shape->software && shape->n >= 4 * SLICE_AT_LEAST;
+    return shape->greedy && shape->n >= 4 * SLICE_AT_LEAST;
 }
 
 static const op_kernel_row rows_of_sample[] = {
@@ -28,6 +28,7 @@ static const op_kernel_row rows_of_sample[] = {
      .invocations = 64,
      .workgroup_memory = 512,
      .fits = is_greedy,
+     .gpu_only = true,
      .why = "temperature 0 on a GPU: a large vocabulary is read by many workgroups, then joined"},
     {.name = "row_a_workgroup",
      .kernel = &kernel_sample,
@@ -87,10 +88,7 @@ void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view scratch, gpu_view id
         return;
     }
     gpu_device *device = gpu_recorder_device(rec);
-    const op_shape shape = {.rows = rows,
-                            .n = vocab,
-                            .greedy = p->temperature <= 1e-6f,
-                            .software = op_device_is_software(device)};
+    const op_shape shape = {.rows = rows, .n = vocab, .greedy = p->temperature <= 1e-6f};
     if (op_choose(device, &op_table_sample, &shape)->kernel == &kernel_argmax_parts) {
         record_greedy(rec, logits, scratch, ids, rows, vocab);
         return;

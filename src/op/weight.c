@@ -1,6 +1,6 @@
 /*
- * weight.c - weights on the device: two planes, split by rows where a binding or a buffer is too
- * small for all.
+ * weight.c - weights on the device: up to three planes, split by rows where a binding or a buffer
+ * is too small for all.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -21,38 +21,45 @@ static bool format_is_possible(weight_format format, uint64_t k)
     case LAYOUT_Q8:
         return format.scale == SCALE_F16 && grouped;
     case LAYOUT_Q4:
-        return format.scale != SCALE_NONE && grouped;
+    case LAYOUT_Q5:
+    case LAYOUT_Q6:
+        if (format.scale == SCALE_K || format.scale == SCALE_K_MIN)
+            return (format.group == 16 || format.group == 32) && k % SCALE_K_BLOCK == 0;
+        return format.scale != SCALE_NONE && grouped && (format.layout == LAYOUT_Q4 || k % 32 == 0);
     case LAYOUT_COUNT:
         break;
     }
     return false;
 }
 
-static uint64_t data_row_bytes(const op_weight *w)
-{
-    return 4 * weight_row_words(w->format, w->k);
-}
-
-static uint64_t scale_row_bytes(const op_weight *w)
-{
-    return 4 * weight_scale_row_words(w->format, w->k);
-}
-
 uint64_t op_weight_bytes(weight_format format, uint64_t n, uint64_t k)
 {
-    return 4 * n * (weight_row_words(format, k) + weight_scale_row_words(format, k));
+    return 4 * n *
+           (weight_row_words(format, k) + weight_high_row_words(format, k) +
+            weight_scale_row_words(format, k));
+}
+
+/* One plane of a part, where the format has it. */
+static temper_status create_plane(const op_weight *w, uint64_t rows, uint64_t row_words,
+                                  gpu_buffer **out, error *err)
+{
+    if (row_words == 0)
+        return TEMPER_OK;
+    return gpu_buffer_create(w->device, rows * row_words * 4, GPU_PURPOSE_WEIGHTS, w->label, out,
+                             err);
 }
 
 static temper_status create_part(op_weight *w, uint64_t row0, uint64_t rows, error *err)
 {
     op_weight_part *part = &w->parts[w->part_count++];
     *part = (op_weight_part){.row0 = row0, .rows = rows};
-    temper_status status = gpu_buffer_create(w->device, rows * data_row_bytes(w),
-                                             GPU_PURPOSE_WEIGHTS, w->label, &part->data, err);
-    if (status == TEMPER_OK && w->format.scale != SCALE_NONE)
-        status = gpu_buffer_create(w->device, rows * scale_row_bytes(w), GPU_PURPOSE_WEIGHTS,
-                                   w->label, &part->scales, err);
-    return status;
+    temper_status status;
+    if ((status = create_plane(w, rows, weight_row_words(w->format, w->k), &part->data, err)) !=
+            TEMPER_OK ||
+        (status = create_plane(w, rows, weight_high_row_words(w->format, w->k), &part->high,
+                               err)) != TEMPER_OK)
+        return status;
+    return create_plane(w, rows, weight_scale_row_words(w->format, w->k), &part->scales, err);
 }
 
 temper_status op_weight_create(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
@@ -99,27 +106,40 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
     return TEMPER_OK;
 }
 
-temper_status op_weight_write_rows(op_weight *w, uint64_t row0, uint64_t rows, const uint32_t *data,
-                                   const uint32_t *scales, error *err)
+/* Rows [begin, end) of one plane, `words` a row; `first` is the part's first row. */
+static temper_status write_plane(const op_weight *w, gpu_buffer *plane, uint64_t first,
+                                 uint64_t begin, uint64_t end, uint64_t words, const uint32_t *from,
+                                 error *err)
+{
+    if (plane == NULL)
+        return TEMPER_OK;
+    return gpu_write(w->device, plane, (begin - first) * words * 4, from, (end - begin) * words * 4,
+                     err);
+}
+
+temper_status op_weight_write_rows(op_weight *w, uint64_t row0, uint64_t rows, weight_planes planes,
+                                   error *err)
 {
     assert(row0 <= w->n && rows <= w->n - row0);
-    assert((scales != NULL) == (w->format.scale != SCALE_NONE));
-    const uint64_t data_words = weight_row_words(w->format, w->k);
-    const uint64_t scale_words = weight_scale_row_words(w->format, w->k);
+    assert((planes.scales != NULL) == (w->format.scale != SCALE_NONE));
+    assert((planes.high != NULL) == (weight_high_row_words(w->format, w->k) != 0));
     for (uint32_t i = 0; i < w->part_count; i++) {
         const op_weight_part *part = &w->parts[i];
-        const uint64_t begin = max_u64(row0, part->row0);
+        const uint64_t begin = max_u64(row0, part->row0), first = part->row0;
         const uint64_t end = min_u64(row0 + rows, part->row0 + part->rows);
         if (begin >= end)
             continue;
-        temper_status status =
-            gpu_write(w->device, part->data, (begin - part->row0) * data_words * 4,
-                      data + (begin - row0) * data_words, (end - begin) * data_words * 4, err);
-        if (status == TEMPER_OK && scales != NULL)
-            status = gpu_write(w->device, part->scales, (begin - part->row0) * scale_words * 4,
-                               scales + (begin - row0) * scale_words,
-                               (end - begin) * scale_words * 4, err);
-        if (status != TEMPER_OK)
+        const weight_planes from = weight_planes_at(w->format, w->k, planes, begin - row0);
+        temper_status status;
+        if ((status = write_plane(w, part->data, first, begin, end,
+                                  weight_row_words(w->format, w->k), from.data, err)) !=
+                TEMPER_OK ||
+            (status = write_plane(w, part->high, first, begin, end,
+                                  weight_high_row_words(w->format, w->k), from.high, err)) !=
+                TEMPER_OK ||
+            (status = write_plane(w, part->scales, first, begin, end,
+                                  weight_scale_row_words(w->format, w->k), from.scales, err)) !=
+                TEMPER_OK)
             return status;
     }
     return TEMPER_OK;
@@ -131,6 +151,7 @@ void op_weight_destroy(op_weight *w)
         return;
     for (uint32_t i = 0; i < w->part_count; i++) {
         gpu_buffer_destroy(w->parts[i].data);
+        gpu_buffer_destroy(w->parts[i].high);
         gpu_buffer_destroy(w->parts[i].scales);
     }
     mem_free((char *)(uintptr_t)w->label);

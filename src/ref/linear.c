@@ -1,5 +1,5 @@
 /*
- * linear.c - products, lookups, norm, gate, sum.
+ * linear.c - products, lookups, norms, gates, sums.
  */
 #include <math.h>
 #include <stddef.h>
@@ -44,6 +44,79 @@ void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t co
         for (uint64_t c = 0; c < cols; c++)
             y[r * cols + c] = (double)x[r * cols + c] * factor * (double)weight[c];
     }
+}
+
+void ref_layernorm(const float *x, const float *weight, const float *bias, uint64_t rows,
+                   uint64_t cols, double eps, double *y)
+{
+    for (uint64_t r = 0; r < rows; r++) {
+        const float *in = x + r * cols;
+        double mean = 0, variance = 0;
+        for (uint64_t c = 0; c < cols; c++)
+            mean += (double)in[c] / (double)cols;
+        for (uint64_t c = 0; c < cols; c++)
+            variance += ((double)in[c] - mean) * ((double)in[c] - mean) / (double)cols;
+        for (uint64_t c = 0; c < cols; c++)
+            y[r * cols + c] =
+                ((double)in[c] - mean) / sqrt(variance + eps) * (double)weight[c] + (double)bias[c];
+    }
+}
+
+void ref_head_norm(const float *qkv, const float *weights, const ref_heads *h, double eps,
+                   double *out)
+{
+    const uint64_t d = h->head_dim, heads = h->q_heads + 2 * h->kv_heads;
+    for (uint64_t i = 0; i < h->rows * heads; i++) {
+        const uint64_t head = i % heads;
+        if (head < h->q_heads + h->kv_heads)
+            ref_rmsnorm(qkv + i * d, weights + (head < h->q_heads ? 0 : d), 1, d, eps, out + i * d);
+        else
+            for (uint64_t j = 0; j < d; j++)
+                out[i * d + j] = (double)qkv[i * d + j];
+    }
+}
+
+/* (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), which loses nothing where tanh is near -1. */
+static double gelu(double x)
+{
+    const double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+    return x / (1 + exp(-2 * u));
+}
+
+void ref_gelu(const float *x, uint64_t count, double *out)
+{
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = gelu((double)x[i]);
+}
+
+void ref_gelu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out)
+{
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t i = 0; i < f; i++)
+            out[r * f + i] =
+                gelu((double)gate_up[r * 2 * f + i]) * (double)gate_up[r * 2 * f + f + i];
+}
+
+void ref_bias(const float *y, const float *bias, uint64_t rows, uint64_t cols, double *out)
+{
+    for (uint64_t i = 0; i < rows * cols; i++)
+        out[i] = (double)y[i] + (double)bias[i % cols];
+}
+
+void ref_add_positions(const float *x, const float *table, const uint32_t *row_info, uint64_t rows,
+                       uint64_t cols, uint32_t positions, double *out)
+{
+    for (uint64_t i = 0; i < rows * cols; i++) {
+        const uint64_t position = row_info[2 * (i / cols)];
+        out[i] = position < positions ? (double)x[i] + (double)table[position * cols + i % cols]
+                                      : (double)NAN;
+    }
+}
+
+void ref_softcap(const float *x, uint64_t count, double cap, double *out)
+{
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = cap * tanh((double)x[i] / cap);
 }
 
 void ref_silu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out)

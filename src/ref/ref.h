@@ -19,6 +19,12 @@ void ref_embed(const float *w, uint64_t n, uint64_t k, const uint32_t *ids, uint
 
 void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t cols, double eps,
                  double *y);
+void ref_layernorm(const float *x, const float *weight, const float *bias, uint64_t rows,
+                   uint64_t cols, double eps, double *y);
+void ref_gelu(const float *x, uint64_t count, double *out);
+void ref_gelu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out);
+void ref_bias(const float *y, const float *bias, uint64_t rows, uint64_t cols, double *out);
+void ref_softcap(const float *x, uint64_t count, double cap, double *out);
 void ref_silu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out);
 void ref_add(const float *a, const float *b, uint64_t count, double *out);
 
@@ -26,16 +32,31 @@ typedef struct ref_heads {
     uint32_t rows, q_heads, kv_heads, head_dim, rotary_dim;
 } ref_heads;
 
+/* weights: of q, then of k [2, head_dim]; out: all of qkv, v as it is. */
+void ref_head_norm(const float *qkv, const float *weights, const ref_heads *heads, double eps,
+                   double *out);
+
+/* out = x plus the table's row at each row's position, NaN past `positions`. row_info: pairs
+ * (position, table_offset). */
+void ref_add_positions(const float *x, const float *table, const uint32_t *row_info, uint64_t rows,
+                       uint64_t cols, uint32_t positions, double *out);
+
 /* row_info: pairs (position, table_offset). Blocks of 256 positions, caches
- * [block][kv_heads][256][head_dim]. inv_freq: radians a position [rotary_dim / 2]. Cache entries of
- * other positions are left alone. */
-void ref_rope_store(const float *qkv, const double *inv_freq, const uint32_t *row_info,
-                    const uint32_t *block_table, const ref_heads *heads, double *q_out,
-                    double *k_cache, double *v_cache);
+ * [block][kv_heads][256][head_dim]. inv_freq: radians a position [rotary_dim / 2]. magnitude
+ * multiplies what turns. Cache entries of other positions are left alone. */
+void ref_rope_store(const float *qkv, const double *inv_freq, double magnitude,
+                    const uint32_t *row_info, const uint32_t *block_table, const ref_heads *heads,
+                    double *q_out, double *k_cache, double *v_cache);
+
+typedef struct ref_scores {
+    double scale;
+    uint32_t window; /* 0: none */
+    double softcap;  /* 0: none */
+} ref_scores;
 
 void ref_attention(const float *q, const float *k_cache, const float *v_cache,
                    const uint32_t *row_info, const uint32_t *block_table, const ref_heads *heads,
-                   double scale, double *out);
+                   const ref_scores *scores, double *out);
 
 typedef struct ref_sample_params {
     double temperature, top_p, min_p;

@@ -47,10 +47,11 @@ size_t byte_level_spell(uint8_t byte, char out[BYTE_LEVEL_SPELLING])
     return 2;
 }
 
-size_t byte_level_decode(const char *spelling, size_t length, char *out)
+size_t byte_level_decode(const void *rules, const char *spelling, size_t length, char *out)
 {
     size_t at = 0, count = 0;
 
+    (void)rules;
     while (at < length) {
         const uint8_t first = (uint8_t)spelling[at];
         uint32_t character = first;

@@ -18,7 +18,7 @@ size_t byte_level_spell(uint8_t byte, char out[BYTE_LEVEL_SPELLING]);
 
 /* Reads a spelling; returns the number of bytes written to out, at most `length`. A spelling with a
  * character outside the alphabet is no byte-level spelling: it stands for its own bytes, as in
- * Hugging Face's library. */
-size_t byte_level_decode(const char *spelling, size_t length, char *out);
+ * Hugging Face's library. A spelling_decoder that needs no rules: NULL. */
+size_t byte_level_decode(const void *rules, const char *spelling, size_t length, char *out);
 
 #endif

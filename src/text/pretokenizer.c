@@ -1,19 +1,14 @@
 /*
- * pretokenizer.c - the table of pre-tokenisers, on PCRE2.
+ * pretokenizer.c - the table of pre-tokenisers.
  *
  * Whitespace is spelled \p{White_Space}: PCRE2's own \s also holds U+180E, which the tokenisers
  * that models were trained with do not count. The names and which of them share a pattern are facts
  * of published files; the patterns are those of the models' tokenizer.json.
  */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pretokenizer.h"
 
-#include <assert.h>
-#include <pcre2.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "base/strbuf.h"
 
 #define SPACE "\\p{White_Space}"
@@ -24,24 +19,117 @@
 #define ONE_DIGIT "\\p{N}"
 #define GPT2                                                                                       \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|" SPACES_BUT_LAST
-/* The llama 3 family: letters with whatever stands before them, digits in groups, punctuation with
- * the line ends after it. */
+/* What most families end in: punctuation with the line ends after it, line ends, spaces. */
+#define REST(not_punctuation, after) " ?[^" SPACE not_punctuation "]+" after "|" SPACE "*[\\r\\n]+|"
+/* The llama 3 family: letters with whatever stands before them, digits in groups. */
 #define LLAMA3(letters, not_punctuation, digits)                                                   \
     SUFFIX "|[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits                                           \
-    "| ?[^" SPACE not_punctuation "]+[\\r\\n]*|" SPACE "*[\\r\\n]+|" SPACES_BUT_LAST
+    "|" REST(not_punctuation, "[\\r\\n]*") SPACES_BUT_LAST
+/* The gpt-4o family: letters change from upper to lower case at most once in a word. */
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
+#define CASED(upper, lower, suffix)                                                                \
+    BEFORE upper "*" lower "+" suffix "|" BEFORE upper "+" lower "*" suffix
+#define GPT4O(suffix, digits)                                                                      \
+    CASED(UPPER, LOWER, suffix) "|" digits "|"                                                     \
+    REST("\\p{L}\\p{N}", "[\\r\\n/]*") SPACES_BUT_LAST
+#define NO_HAN "(?!\\p{Han})"
 
-enum { PATTERNS_MAX = 2 };
+/* DeepSeek's classes: the letters that have case (as Unicode had them then), punctuation, Chinese,
+ * Japanese and Korean. */
+#define CASED_LETTERS                                                                              \
+    "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}"         \
+    "-\\x{293}\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}"         \
+    "\\x{386}\\x{388}-\\x{38A}\\x{38C}\\x{38E}-\\x{3A1}\\x{3A3}-\\x{3F5}\\x{3F7}-\\x{481}"         \
+    "\\x{48A}-\\x{52F}\\x{531}-\\x{556}\\x{10A0}-\\x{10C5}\\x{13A0}-\\x{13F5}\\x{13F8}-"           \
+    "\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}\\x{1D00}-\\x{1D2B}\\x{1D6B}-"                 \
+    "\\x{1D77}\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}\\x{1F18}-\\x{1F1D}\\x{1F20}-"                 \
+    "\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-\\x{1F57}\\x{1F59}\\x{1F5B}\\x{1F5D}\\x{1F5F}-"         \
+    "\\x{1F7D}\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}\\x{1FBE}\\x{1FC2}-\\x{1FC4}\\x{1FC6}"         \
+    "-\\x{1FCC}\\x{1FD0}-\\x{1FD3}\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}\\x{1FF2}-"                \
+    "\\x{1FF4}\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-"         \
+    "\\x{211D}\\x{2124}\\x{2126}\\x{2128}\\x{212A}-\\x{212D}\\x{212F}-\\x{2134}\\x{2139}"          \
+    "\\x{213C}-\\x{213F}\\x{2145}-\\x{2149}\\x{214E}\\x{2183}\\x{2184}\\x{2C00}-\\x{2C7B}"         \
+    "\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}\\x{A640}-\\x{A66D}\\x{A680}"         \
+    "-\\x{A69B}\\x{A722}-\\x{A76F}\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-"                \
+    "\\x{ABBF}\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}\\x{FF41}-"                 \
+    "\\x{FF5A}\\x{10400}-\\x{1044F}\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-"          \
+    "\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}\\x{1E900}-\\x{1E943}"
+#define WIDE_PUNCTUATION                                                                           \
+    "!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}"
+#define CJK_AND_KOREAN "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
+#define CJK_AND_KANA "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
+#define DEEPSEEK3                                                                                  \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                        \
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|" SPACE                 \
+    "*[\r\n]+|" SPACES_BUT_LAST
+#define ASIAN_SCRIPTS                                                                              \
+    "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-"      \
+    "\\x{30FF}\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}\\x{EC0}-\\x{EFF}\\x{1780}-"  \
+    "\\x{17FF}\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}"      \
+    "\\x{1100}-\\x{11FF}]+"
+/* Bloom's: all but spaces, bars, brackets and the full stops of several scripts. */
+#define BLOOM                                                                                      \
+    " ?[^(" SPACE "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
+
+enum { PATTERNS_MAX = 6 };
 
 typedef struct family {
     const char *patterns[PATTERNS_MAX];
-    int count;
 } family;
 
-static const family gpt2 = {{GPT2}, 1};
-static const family digits_gpt2 = {{ONE_DIGIT, GPT2}, 2};
-static const family llama3 = {{LLAMA3("\\p{L}", "\\p{L}\\p{N}", "\\p{N}{1,3}")}, 1};
-static const family qwen2 = {{LLAMA3("\\p{L}", "\\p{L}\\p{N}", "\\p{N}")}, 1};
-static const family qwen35 = {{LLAMA3("[\\p{L}\\p{M}]", "\\p{L}\\p{M}\\p{N}", "\\p{N}")}, 1};
+static const family gpt2 = {{GPT2}};
+static const family digits_gpt2 = {{ONE_DIGIT, GPT2}};
+static const family llama3 = {{LLAMA3("\\p{L}", "\\p{L}\\p{N}", "\\p{N}{1,3}")}};
+static const family qwen2 = {{LLAMA3("\\p{L}", "\\p{L}\\p{N}", "\\p{N}")}};
+static const family qwen35 = {{LLAMA3("[\\p{L}\\p{M}]", "\\p{L}\\p{M}\\p{N}", "\\p{N}")}};
+static const family laguna = {{"[^\\n]+|[\\n]+", LLAMA3("\\p{L}", "\\p{L}\\p{N}", "\\p{N}")}};
+static const family minicpm5 = {{"\\p{N}{1,3}", LLAMA3("\\p{L}", "\\p{L}\\p{N}", "\\p{N}+")}};
+static const family seed_coder = {
+    {SUFFIX "|" BEFORE "\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}\\r\\n]+|" SPACE
+            "*[\\r\\n]+|" SPACES_BUT_LAST}};
+static const family bailing = {
+    {"'(?i:[sdmt]|ll|ve|re)|" BEFORE "\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|" SPACE
+     "*[\\r\\n]|" SPACES_BUT_LAST}};
+static const family exaone_moe = {
+    {SUFFIX "|" BEFORE "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^" SPACE
+            "\\p{L}\\p{N}]+[\\r\\n/]?|" SPACE "*[\\r\\n]|" SPACES_BUT_LAST}};
+static const family jais2 = {
+    {SUFFIX "|" BEFORE "\\p{L}+|\\p{N}{1,3}|" REST("\\p{L}\\p{N}", "[\\r\\n]*")
+     SPACE "{512}(?!" NOT_SPACE ")|" SPACE "{256}(?!" NOT_SPACE ")|"
+     SPACE "{128}(?!" NOT_SPACE ")|" SPACE "{64}(?!" NOT_SPACE ")|"
+     SPACE "{32}(?!" NOT_SPACE ")|" SPACE "{16}(?!" NOT_SPACE ")|"
+     SPACE "{8}(?!" NOT_SPACE ")|" SPACE "{4}(?!" NOT_SPACE ")|"
+     SPACE "{1,2}(?!" NOT_SPACE ")|" SPACE}};
+static const family tekken = {{GPT4O("", "\\p{N}")}};
+static const family gpt4o = {{GPT4O(SUFFIX "?", "\\p{N}{1,3}")}};
+static const family tiny_aya = {
+    {"\\p{Nd}{1,3}(?=(?:\\p{Nd}{3})*\\b)", GPT4O(SUFFIX "?", "\\p{N}{1,3}")}};
+static const family youtu = {
+    {"[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|[!\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}"
+     "\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+"
+     "|[\\x{3105}-\\x{312F}]+|" CJK_AND_KANA,
+     GPT4O(SUFFIX "?", "\\p{N}")}};
+static const family kimi = {
+    {"\\p{Han}+|" CASED("(?:" NO_HAN UPPER ")", "(?:" NO_HAN LOWER ")", SUFFIX "?")
+     "|\\p{N}{1,3}|" REST("\\p{L}\\p{N}", "[\\r\\n]*") SPACES_BUT_LAST}};
+static const family falcon = {{"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}};
+static const family bloom = {{BLOOM}};
+static const family viking = {{BLOOM, ONE_DIGIT}};
+static const family deepseek_llm = {{"[\r\n]", SPACE "?[" CASED_LETTERS "]+",
+                                     SPACE "?[" WIDE_PUNCTUATION "]+", SPACE "+\\z", CJK_AND_KOREAN,
+                                     "\\p{N}+"}};
+static const family deepseek_coder = {
+    {"[\r\n]", SPACE "?\\p{L}+", SPACE "?\\p{P}+", CJK_AND_KOREAN, ONE_DIGIT}};
+static const family deepseek3 = {{"\\p{N}{1,3}", CJK_AND_KANA, DEEPSEEK3}};
+/* Numbers in groups of three from the end: whole numbers first, so that looking ahead is done once
+ * a number. */
+static const family afmoe = {{"\\p{N}+", "\\A\\p{N}{1,2}(?=(?:\\p{N}{3})*+\\z)|\\p{N}{3}",
+                              ASIAN_SCRIPTS, DEEPSEEK3}};
+static const family superbpe = {{"\\p{N}+", "(?=(?:\\p{Nd}{3})+(?!\\p{Nd}))"}};
+static const family chameleon = {{"<sentinel:[0-9]+>", "(?:IMGIMG)(?:A|B|C|D|E|F|G|H|I){1,4}Z",
+                                  "[\\t\\n]|    |  ", ONE_DIGIT, "[\\p{P}!-/:-@\\[-`{-~]", GPT2}};
 
 typedef struct row {
     pretokenizer_traits traits;
@@ -60,6 +148,14 @@ static const row rows[] = {
     {{"gigachat", false, false}, &gpt2},
     {{"a.x-4.0", false, false}, &gpt2},
     {{"mellum", false, false}, &gpt2},
+    {{"jina-es", false, false}, &gpt2},
+    {{"jina-de", false, false}, &gpt2},
+    {{"jina-v1-en", false, false}, &gpt2},
+    {{"jina-v2-es", false, false}, &gpt2},
+    {{"jina-v2-de", false, false}, &gpt2},
+    {{"jina-v2-code", false, false}, &gpt2},
+    {{"roberta-bpe", false, false}, &gpt2},
+    {{"modern-bert", false, false}, &gpt2},
     {{"smollm", false, false}, &digits_gpt2},
     {{"starcoder", false, false}, &digits_gpt2},
     {{"refact", false, false}, &digits_gpt2},
@@ -76,7 +172,9 @@ static const row rows[] = {
     {{"pixtral", true, true}, &llama3},
     {{"midm-2.0", true, true}, &llama3},
     {{"lfm2", true, true}, &llama3},
+    {{"jina-v5-nano", true, true}, &llama3},
     {{"smaug-bpe", true, false}, &llama3},
+    {{"dbrx", false, false}, &llama3},
     {{"glm4", false, false}, &llama3},
     {{"chatglm-bpe", false, false}, &llama3},
     {{"qwen2", false, false}, &qwen2},
@@ -87,29 +185,43 @@ static const row rows[] = {
     {{"solar-open", false, false}, &qwen2},
     {{"grok-2", false, false}, &qwen2},
     {{"kormo", false, false}, &qwen2},
+    {{"f2llmv2", false, false}, &qwen2},
     {{"qwen35", false, false}, &qwen35},
+    {{"laguna", false, false}, &laguna},
+    {{"minicpm5", true, false}, &minicpm5},
+    {{"seed-coder", false, false}, &seed_coder},
+    {{"bailingmoe", false, false}, &bailing},
+    {{"bailingmoe2", false, false}, &bailing},
+    {{"llada-moe", false, false}, &bailing},
+    {{"exaone-moe", false, false}, &exaone_moe},
+    {{"jais-2", false, false}, &jais2},
+    {{"tekken", true, true}, &tekken},
+    {{"gpt-4o", false, false}, &gpt4o},
+    {{"llama4", false, false}, &gpt4o},
+    {{"kanana2", false, false}, &gpt4o},
+    {{"talkie", false, false}, &gpt4o},
+    {{"minimax-m2", false, false}, &gpt4o},
+    {{"granite-embed-multi-97m", true, false}, &gpt4o},
+    {{"tiny_aya", false, false}, &tiny_aya},
+    {{"cohere2moe", false, false}, &tiny_aya},
+    {{"youtu", true, false}, &youtu},
+    {{"kimi-k2", false, false}, &kimi},
+    {{"falcon", false, false}, &falcon},
+    {{"bloom", false, false}, &bloom},
+    {{"poro-chat", false, false}, &bloom},
+    {{"gpt3-finnish", false, false}, &bloom},
+    {{"viking", false, false}, &viking},
+    {{"deepseek-llm", false, false}, &deepseek_llm},
+    {{"deepseek-coder", false, false}, &deepseek_coder},
+    {{"deepseek-v3", false, false}, &deepseek3},
+    {{"hunyuan-dense", false, false}, &deepseek3},
+    {{"joyai-llm", false, false}, &deepseek3},
+    {{"afmoe", false, false}, &afmoe},
+    {{"superbpe", false, false}, &superbpe},
+    {{"chameleon", false, true}, &chameleon},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
-
-struct pretokenizer {
-    const row *row;
-    pcre2_general_context *memory;
-    pcre2_match_context *limits;
-    pcre2_code *codes[PATTERNS_MAX];
-};
-
-static void *pcre_alloc(PCRE2_SIZE size, void *user)
-{
-    (void)user;
-    return mem_alloc(size);
-}
-
-static void pcre_free(void *block, void *user)
-{
-    (void)user;
-    mem_free(block);
-}
 
 static temper_status refuse(gguf_string name, error *err)
 {
@@ -140,131 +252,21 @@ static const row *find_row(gguf_string name)
     return NULL;
 }
 
-static temper_status compile(pretokenizer *pre, error *err)
-{
-    pcre2_compile_context *options = pcre2_compile_context_create(pre->memory);
-    temper_status status = TEMPER_OK;
-
-    if (options == NULL)
-        return error_set(err, TEMPER_NO_MEMORY, "no memory for a pattern");
-    for (int i = 0; i < pre->row->family->count && status == TEMPER_OK; i++) {
-        int code;
-        PCRE2_SIZE at;
-        pre->codes[i] = pcre2_compile((PCRE2_SPTR)pre->row->family->patterns[i],
-                                      PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &code, &at,
-                                      options);
-        /* Where the system allows no executable memory, PCRE2 interprets the pattern instead. */
-        if (pre->codes[i] != NULL)
-            pcre2_jit_compile(pre->codes[i], PCRE2_JIT_COMPLETE);
-        else if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED)
-            status = error_set(err, TEMPER_NO_MEMORY, "no memory for a pattern");
-        else
-            status = error_set(err, TEMPER_INTERNAL,
-                               "the pattern of pre-tokeniser %s does not compile (PCRE2 error %d "
-                               "at %zu)", pre->row->traits.name, code, (size_t)at);
-    }
-    pcre2_compile_context_free(options);
-    return status;
-}
-
-temper_status pretokenizer_open(gguf_string name, pretokenizer **out, error *err)
-{
-    const row *found = find_row(name);
-
-    *out = NULL;
-    if (found == NULL)
-        return refuse(name, err);
-    pretokenizer *pre = mem_calloc(1, sizeof *pre);
-    if (pre == NULL)
-        return error_set(err, TEMPER_NO_MEMORY, "no memory for a pre-tokeniser");
-    pre->row = found;
-    pre->memory = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
-    pre->limits = pre->memory == NULL ? NULL : pcre2_match_context_create(pre->memory);
-    temper_status status = TEMPER_OK;
-    if (pre->limits == NULL)
-        status = error_set(err, TEMPER_NO_MEMORY, "no memory for a pre-tokeniser");
-    else
-        /* The patterns are this file's own and backtrack over one run of spaces at most; the limit
-         * that guards against others would end a long run early. */
-        pcre2_set_match_limit(pre->limits, UINT32_MAX);
-    if (status == TEMPER_OK)
-        status = compile(pre, err);
-    if (status != TEMPER_OK) {
-        pretokenizer_close(pre);
-        return status;
-    }
-    *out = pre;
-    return TEMPER_OK;
-}
-
-void pretokenizer_close(pretokenizer *pre)
-{
-    if (pre == NULL)
-        return;
-    for (int i = 0; i < PATTERNS_MAX; i++)
-        pcre2_code_free(pre->codes[i]);
-    pcre2_match_context_free(pre->limits);
-    pcre2_general_context_free(pre->memory);
-    mem_free(pre);
-}
-
-const pretokenizer_traits *pretokenizer_get_traits(const pretokenizer *pre)
-{
-    return &pre->row->traits;
-}
-
-typedef struct splitter {
-    const pretokenizer *pre;
-    pcre2_match_data *match;
-    word_callback callback;
-    void *user;
-} splitter;
-
-/* Cuts one part by the patterns from `level` on. */
-static temper_status split_part(const splitter *s, int level, const char *text, size_t length,
+temper_status pretokenizer_open(gguf_string name, const pretokenizer_traits **traits, splitter *out,
                                 error *err)
 {
-    if (level == s->pre->row->family->count)
-        return s->callback(s->user, text, length, err);
-
+    const row *found = find_row(name);
     temper_status status = TEMPER_OK;
-    size_t at = 0;
-    while (status == TEMPER_OK && at < length) {
-        const int found = pcre2_match(s->pre->codes[level], (PCRE2_SPTR)text, length, at,
-                                      PCRE2_NO_UTF_CHECK, s->match, s->pre->limits);
-        if (found == PCRE2_ERROR_NOMATCH)
+
+    if (found == NULL)
+        return refuse(name, err);
+    *traits = &found->traits;
+    for (int i = 0; i < PATTERNS_MAX && status == TEMPER_OK; i++) {
+        const char *text = found->family->patterns[i];
+        if (text == NULL)
             break;
-        if (found == PCRE2_ERROR_NOMEMORY || found == PCRE2_ERROR_HEAPLIMIT)
-            return error_set(err, TEMPER_NO_MEMORY, "no memory to split a text of %zu bytes",
-                             length);
-        if (found < 0)
-            return error_set(err, TEMPER_INTERNAL, "pre-tokeniser %s: PCRE2 error %d",
-                             s->pre->row->traits.name, found);
-
-        const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(s->match);
-        const size_t start = bounds[0], end = bounds[1];
-        assert(at <= start && start < end && end <= length);
-        if (start > at)
-            status = split_part(s, level + 1, text + at, start - at, err);
-        if (status == TEMPER_OK)
-            status = split_part(s, level + 1, text + start, end - start, err);
-        at = end;
+        split_step *step = splitter_add(out, err);
+        status = step == NULL ? TEMPER_UNSUPPORTED : pattern_open(text, &step->pattern, err);
     }
-    if (status == TEMPER_OK && at < length)
-        status = split_part(s, level + 1, text + at, length - at, err);
-    return status;
-}
-
-temper_status pretokenizer_split(const pretokenizer *pre, const char *text, size_t length,
-                                 word_callback callback, void *user, error *err)
-{
-    if (length == 0)
-        return TEMPER_OK;
-    splitter s = {.pre = pre, .callback = callback, .user = user};
-    s.match = pcre2_match_data_create(1, pre->memory);
-    if (s.match == NULL)
-        return error_set(err, TEMPER_NO_MEMORY, "no memory to split a text");
-    const temper_status status = split_part(&s, 0, text, length, err);
-    pcre2_match_data_free(s.match);
     return status;
 }

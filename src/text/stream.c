@@ -40,6 +40,7 @@ struct text_stream {
     uint64_t seen;          /* bytes of text so far */
     uint64_t shown;         /* of these, bytes given out */
     uint64_t match_start;   /* of the earliest complete stop string, NO_MATCH */
+    bool strips_space;      /* a space that comes first is not shown */
     bool stopped;
     bool failed;            /* ran out of memory: the text has a hole, nothing more comes */
 };
@@ -164,6 +165,12 @@ void text_stream_close(text_stream *stream)
     mem_free(stream);
 }
 
+void text_stream_begin_text(text_stream *stream)
+{
+    assert(stream->tok != NULL && stream->seen == 0 && stream->tail_length == 0);
+    stream->strips_space = tokenizer_strips_space(stream->tok);
+}
+
 bool text_stream_stopped(const text_stream *stream)
 {
     return stream->stopped;
@@ -228,10 +235,9 @@ static void add_bytes(text_stream *stream, const char *bytes, size_t length)
         utf8_state state;
         assert(stream->tail_length < sizeof stream->tail);
         stream->tail[stream->tail_length] = bytes[at];
-        const size_t unit = utf8_next(stream->tail, stream->tail_length + 1, &state);
+        utf8_next(stream->tail, stream->tail_length + 1, &state);
         if (state == UTF8_BROKEN) {
             /* The byte that breaks it begins something of its own. */
-            assert(unit == stream->tail_length);
             add_text(stream, "\xEF\xBF\xBD", 3);
             stream->tail_length = 0;
             break;
@@ -299,6 +305,13 @@ temper_status text_stream_push(text_stream *stream, uint32_t id, strbuf *text, b
         return error_set(err, TEMPER_BAD_ARGUMENT, "token id %u: the vocabulary has %u tokens", id,
                          tokenizer_size(stream->tok));
     const char *piece = tokenizer_piece(stream->tok, id, false, &length);
+    if (stream->strips_space && length > 0) {
+        stream->strips_space = false;
+        if (piece[0] == ' ') {
+            piece++;
+            length--;
+        }
+    }
     return text_stream_push_bytes(stream, piece, length, text, stopped, err);
 }
 

@@ -41,6 +41,10 @@ temper_status text_stream_open(const tokenizer *tok, const char *const *stops, s
                                text_stream **out, error *err);
 void text_stream_close(text_stream *stream);
 
+/* Says that the ids that follow begin a text, and do not continue one: the space that encoding puts
+ * in front of a text (tokenizer_strips_space) is not shown. Before the first push. */
+void text_stream_begin_text(text_stream *stream);
+
 /* Adds one id; appends to `text` what may be shown now (perhaps nothing). *stopped becomes true
  * when a stop string was completed: the text before it is out, the stop string and all after it are
  * not. An id that is no token is TEMPER_BAD_ARGUMENT. */

@@ -1,34 +1,14 @@
 /*
- * tokenizer.c - what every kind of tokenizer shares: the vocabulary, the special tokens in the
- * text, the ids with a meaning. What lies between two special tokens goes to the kind (byte-level
- * BPE).
+ * tokenizer.c - what every kind of tokenizer shares: the way of a text through its parts.
  */
 #include "text/tokenizer.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "text/bpe.h"
-#include "text/byte_level.h"
-#include "text/pretokenizer.h"
-#include "text/special.h"
+#include "text/tokenizer_parts.h"
 #include "text/utf8.h"
-#include "text/vocabulary.h"
-
-struct tokenizer {
-    vocabulary vocab;
-    special_tokens special;
-    pretokenizer *pre;
-    bpe bpe;
-    int32_t bos;
-    int32_t eos;
-    bool adds_bos;
-    bool adds_eos;
-    bool *ends;       /* [vocab.size] */
-    char kind[48];
-};
 
 /* ---- lists of ids ---------------------------------------------------------------------------- */
 
@@ -54,140 +34,30 @@ temper_status token_list_push(token_list *list, uint32_t id, error *err)
     return TEMPER_OK;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
-/* Refuses kinds other than byte-level BPE. */
-static temper_status check_kind(const gguf_file *file, error *err)
+size_t piece_of_marked_spaces(const void *rules, const char *spelling, size_t length, char *out)
 {
-    gguf_string model;
-    temper_status status = gguf_get_string(file, "tokenizer.ggml.model", &model, NULL, err);
+    size_t count = 0;
 
-    if (status != TEMPER_OK)
-        return status;
-    if (model.length == 4 && memcmp(model.data, "gpt2", 4) == 0)
-        return TEMPER_OK;
-    return error_set(err, TEMPER_UNSUPPORTED,
-                     "the tokenizer is of kind \"%.*s\" (tokenizer.ggml.model); temper reads gpt2, "
-                     "which is byte-level BPE", (int)(model.length < 64 ? model.length : 64),
-                     model.data);
+    (void)rules;
+    for (size_t at = 0; at < length; count++) {
+        const bool mark = length - at >= 3 && memcmp(spelling + at, "\xE2\x96\x81", 3) == 0;
+        out[count] = mark ? ' ' : spelling[at];
+        at += mark ? 3 : 1;
+    }
+    return count;
 }
 
-static temper_status open_pretokenizer(const gguf_file *file, tokenizer *tok, error *err)
+temper_status tokenizer_find_ends(tokenizer *tok, error *err)
 {
-    gguf_string name = {0};
-    bool found;
-    temper_status status = gguf_get_string(file, "tokenizer.ggml.pre", &name, &found, err);
-
-    if (status == TEMPER_OK)
-        status = pretokenizer_open(name, &tok->pre, err);
-    if (status == TEMPER_OK)
-        snprintf(tok->kind, sizeof tok->kind, "gpt2 (%s)", pretokenizer_get_traits(tok->pre)->name);
-    return status;
-}
-
-/* Reads an id that must be a token where the file names it; TOKEN_NONE where it does not. */
-static temper_status read_id(const gguf_file *file, const char *key, uint32_t size, int32_t *out,
-                             error *err)
-{
-    uint32_t id = 0;
-    bool found = false;
-    const temper_status status = gguf_get_u32(file, key, &id, &found, err);
-
-    *out = TOKEN_NONE;
-    if (status != TEMPER_OK || !found)
-        return status;
-    if (id >= size)
-        return error_set(err, TEMPER_BAD_FILE, "%s is %u, but the vocabulary has %u tokens", key,
-                         id, size);
-    *out = (int32_t)id;
-    return TEMPER_OK;
-}
-
-/* What the file says about adding BOS or EOS; `usual` where it says nothing. */
-static temper_status read_adds(const gguf_file *file, const char *key, const char *id_key,
-                               int32_t id, bool usual, bool *out, error *err)
-{
-    bool adds = usual && id != TOKEN_NONE;
-    bool found;
-    const temper_status status = gguf_get_bool(file, key, &adds, &found, err);
-
-    *out = adds;
-    if (status == TEMPER_OK && adds && id == TOKEN_NONE)
-        return error_set(err, TEMPER_BAD_FILE, "%s is true, but there is no %s", key, id_key);
-    return status;
-}
-
-static temper_status read_ends(const gguf_file *file, tokenizer *tok, error *err)
-{
-    static const char *const keys[] = {"tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
-
+    assert(tok->ends == NULL);
     tok->ends = mem_calloc(tok->vocab.size, sizeof *tok->ends);
     if (tok->ends == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for %u tokens", tok->vocab.size);
     special_mark_ends(&tok->vocab, tok->ends);
     if (tok->eos != TOKEN_NONE)
         tok->ends[tok->eos] = true;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        int32_t id;
-        const temper_status status = read_id(file, keys[i], tok->vocab.size, &id, err);
-        if (status != TEMPER_OK)
-            return status;
-        if (id != TOKEN_NONE)
-            tok->ends[id] = true;
-    }
-    return TEMPER_OK;
-}
-
-static temper_status read_ids(const gguf_file *file, tokenizer *tok, error *err)
-{
-    static const char bos_key[] = "tokenizer.ggml.bos_token_id";
-    static const char eos_key[] = "tokenizer.ggml.eos_token_id";
-    const bool usual = pretokenizer_get_traits(tok->pre)->adds_bos;
-
-    temper_status status = read_id(file, bos_key, tok->vocab.size, &tok->bos, err);
-    if (status == TEMPER_OK)
-        status = read_id(file, eos_key, tok->vocab.size, &tok->eos, err);
-    if (status == TEMPER_OK)
-        status = read_adds(file, "tokenizer.ggml.add_bos_token", bos_key, tok->bos, usual,
-                           &tok->adds_bos, err);
-    if (status == TEMPER_OK)
-        status = read_adds(file, "tokenizer.ggml.add_eos_token", eos_key, tok->eos, false,
-                           &tok->adds_eos, err);
-    if (status == TEMPER_OK)
-        status = read_ends(file, tok, err);
-    return status;
-}
-
-temper_status tokenizer_open(const gguf_file *file, tokenizer **out, error *err)
-{
-    error failure = {0};
-
-    *out = NULL;
-    tokenizer *tok = mem_calloc(1, sizeof *tok);
-    if (tok == NULL)
-        return error_set(err, TEMPER_NO_MEMORY, "%s: no memory for a tokenizer", gguf_name(file));
-
-    temper_status status = check_kind(file, &failure);
-    if (status == TEMPER_OK)
-        status = open_pretokenizer(file, tok, &failure);
-    if (status == TEMPER_OK)
-        status = vocabulary_read(file, byte_level_decode, &tok->vocab, &failure);
-    if (status == TEMPER_OK)
-        status = special_read(&tok->vocab, &tok->special, &failure);
-    if (status == TEMPER_OK)
-        status = bpe_read(file, &tok->vocab, pretokenizer_get_traits(tok->pre)->whole_words,
-                          &tok->bpe, &failure);
-    if (status == TEMPER_OK)
-        status = read_ids(file, tok, &failure);
-    if (status != TEMPER_OK) {
-        tokenizer_close(tok);
-        /* Some look-ups name the file themselves. */
-        if (strncmp(failure.text, gguf_name(file), strlen(gguf_name(file))) == 0)
-            return error_set(err, status, "%s", failure.text);
-        return error_set(err, status, "%s: %s", gguf_name(file), failure.text);
-    }
-    *out = tok;
     return TEMPER_OK;
 }
 
@@ -196,9 +66,16 @@ void tokenizer_close(tokenizer *tok)
     if (tok == NULL)
         return;
     bpe_free(&tok->bpe);
+    spm_free(&tok->spm);
+    wordpiece_free(&tok->wordpiece);
+    unigram_free(&tok->unigram);
+    mem_free(tok->inner_prefix);
+    mem_free(tok->end_suffix);
+    normalizer_free(&tok->normalizer);
+    splitter_free(&tok->splitter);
     special_free(&tok->special);
+    special_free(&tok->special_normalized);
     vocabulary_free(&tok->vocab);
-    pretokenizer_close(tok->pre);
     mem_free(tok->ends);
     mem_free(tok);
 }
@@ -235,6 +112,11 @@ bool tokenizer_ends(const tokenizer *tok, uint32_t id)
     return id < tok->vocab.size && tok->ends[id];
 }
 
+bool tokenizer_strips_space(const tokenizer *tok)
+{
+    return tok->strips_space;
+}
+
 const char *tokenizer_kind(const tokenizer *tok)
 {
     return tok->kind;
@@ -258,53 +140,112 @@ const char *tokenizer_spelling(const tokenizer *tok, uint32_t id, size_t *length
 
 typedef struct encoder {
     const tokenizer *tok;
-    bpe_work work;
     token_list *out;
+    bool parse_special;
+    strbuf clean;
+    normal_work normal;
+    split_work split;
+    bpe_work bpe;
+    spm_work spm;
+    unigram_work unigram;
 } encoder;
+
+static void encoder_free(encoder *e)
+{
+    strbuf_free(&e->clean);
+    normal_work_free(&e->normal);
+    split_work_free(&e->split);
+    bpe_work_free(&e->bpe);
+    spm_work_free(&e->spm);
+    unigram_work_free(&e->unigram);
+}
 
 static temper_status encode_word(void *user, const char *word, size_t length, error *err)
 {
     encoder *e = user;
+    const tokenizer *tok = e->tok;
 
-    return bpe_encode_word(&e->tok->bpe, &e->work, word, length, e->out, err);
+    /* What normalising and splitting made of the text may be longer than the text. */
+    if (length > BPE_WORD_MAX)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "a word of %zu bytes: %zu is the most", length,
+                         BPE_WORD_MAX);
+    switch (tok->model) {
+    case MODEL_BPE:
+        return bpe_encode_word(&tok->bpe, &e->bpe, word, length, e->out, err);
+    case MODEL_SPM:
+        return spm_encode(&tok->spm, &e->spm, word, length, e->out, err);
+    case MODEL_WORDPIECE:
+        return wordpiece_encode(&tok->wordpiece, word, length, e->out, err);
+    default:
+        assert(tok->model == MODEL_UNIGRAM);
+        return unigram_encode(&tok->unigram, &e->unigram, word, length, e->out, err);
+    }
 }
 
-/* Text without special tokens: valid parts go through the pre-tokeniser, broken bytes are words. */
-static temper_status encode_plain(encoder *e, const char *text, size_t length, error *err)
+/* Text without special tokens, or only such that stand in normalised text. `first` says that the
+ * whole text begins here. */
+static temper_status encode_part(encoder *e, const char *text, size_t length, bool first,
+                                 error *err)
+{
+    temper_status status = normalizer_run(&e->tok->normalizer, &e->normal, &text, &length, err);
+
+    for (size_t at = 0; at < length && status == TEMPER_OK;) {
+        special_match match = {.start = length, .end = length};
+        const bool found = special_find(&e->tok->special_normalized, text, length, at,
+                                        e->parse_special, &match);
+        status = splitter_run(&e->tok->splitter, &e->split, text + at, match.start - at,
+                              first && at == 0, encode_word, e, err);
+        if (found && status == TEMPER_OK)
+            status = token_list_push(e->out, match.id, err);
+        at = match.end;
+    }
+    return status;
+}
+
+/* Text without special tokens: broken bytes stand alone where they have tokens. */
+static temper_status encode_plain(encoder *e, const char *text, size_t length, bool first,
+                                  error *err)
 {
     temper_status status = TEMPER_OK;
-    size_t at = 0;
 
-    while (at < length && status == TEMPER_OK) {
+    if (e->tok->broken != BROKEN_AS_BYTES)
+        return encode_part(e, text, length, first, err);
+    for (size_t at = 0; at < length && status == TEMPER_OK;) {
         const size_t valid = utf8_valid_length(text + at, length - at);
-        status = pretokenizer_split(e->tok->pre, text + at, valid, encode_word, e, err);
+        status = encode_part(e, text + at, valid, first && at == 0, err);
         at += valid;
-        if (at < length && status == TEMPER_OK) {
-            utf8_state state;
-            const size_t broken = utf8_next(text + at, length - at, &state);
-            for (size_t i = 0; i < broken && status == TEMPER_OK; i++)
-                status = encode_word(e, text + at + i, 1, err);
-            at += broken;
+        if (at == length)
+            break;
+        utf8_state state;
+        const size_t end = at + utf8_next(text + at, length - at, &state);
+        for (; at < end && status == TEMPER_OK; at++) {
+            const int32_t id = e->tok->broken_ids[(uint8_t)text[at]];
+            if (id >= 0)
+                status = token_list_push(e->out, (uint32_t)id, err);
         }
     }
     return status;
 }
 
-static temper_status encode_all(encoder *e, const char *text, size_t length, bool parse_special,
-                                error *err)
+static temper_status encode_all(encoder *e, const char *text, size_t length, error *err)
 {
     temper_status status = TEMPER_OK;
 
-    while (length > 0 && status == TEMPER_OK) {
-        size_t at = length, match_length = 0;
-        uint32_t id = 0;
-        const bool found = special_find(&e->tok->special, &e->tok->vocab, text, length,
-                                        parse_special, &at, &match_length, &id);
-        status = encode_plain(e, text, at, err);
+    if (e->tok->broken == BROKEN_REPLACED && utf8_valid_length(text, length) != length) {
+        utf8_append_clean(&e->clean, text, length);
+        if (e->clean.failed)
+            return error_set(err, TEMPER_NO_MEMORY, "no memory to encode %zu bytes", length);
+        text = strbuf_text(&e->clean);
+        length = e->clean.length;
+    }
+    for (size_t at = 0; at < length && status == TEMPER_OK;) {
+        special_match match = {.start = length, .end = length};
+        const bool found = special_find(&e->tok->special, text, length, at, e->parse_special,
+                                        &match);
+        status = encode_plain(e, text + at, match.start - at, at == 0, err);
         if (found && status == TEMPER_OK)
-            status = token_list_push(e->out, id, err);
-        text += at + match_length;
-        length -= at + match_length;
+            status = token_list_push(e->out, match.id, err);
+        at = match.end;
     }
     return status;
 }
@@ -317,9 +258,9 @@ temper_status tokenizer_encode(const tokenizer *tok, const char *text, size_t le
         return error_set(err, TEMPER_BAD_ARGUMENT, "a text of %zu bytes: %d is the most", length,
                          TOKENIZER_TEXT_MAX);
     const size_t had = out->count;
-    encoder e = {.tok = tok, .out = out};
-    const temper_status status = encode_all(&e, text, length, parse_special, err);
-    bpe_work_free(&e.work);
+    encoder e = {.tok = tok, .out = out, .parse_special = parse_special};
+    const temper_status status = encode_all(&e, text, length, err);
+    encoder_free(&e);
     if (status != TEMPER_OK)
         out->count = had;
     return status;
@@ -344,4 +285,24 @@ temper_status tokenizer_encode_prompt(const tokenizer *tok, const char *text, si
         out->count--;
     }
     return TEMPER_OK;
+}
+
+/* ---- ids to text ----------------------------------------------------------------------------- */
+
+temper_status tokenizer_decode(const tokenizer *tok, const uint32_t *ids, size_t count,
+                               bool special, strbuf *out, error *err)
+{
+    bool strips = tok->strips_space;
+
+    for (size_t i = 0; i < count; i++) {
+        size_t length;
+        if (ids[i] >= tok->vocab.size)
+            return error_set(err, TEMPER_BAD_ARGUMENT, "token id %u: the vocabulary has %u tokens",
+                             ids[i], tok->vocab.size);
+        const char *piece = tokenizer_piece(tok, ids[i], special, &length);
+        const size_t skip = strips && length > 0 && piece[0] == ' ';
+        strips = strips && length == 0;
+        strbuf_append(out, piece + skip, length - skip);
+    }
+    return out->failed ? error_set(err, TEMPER_NO_MEMORY, "no memory for the text") : TEMPER_OK;
 }

@@ -1,9 +1,11 @@
 /*
- * tokenizer.h - text to ids and back, from the vocabulary that a model file carries.
+ * tokenizer.h - text to ids and back, from the vocabulary that a model carries.
  *
- * Byte-level BPE for the pre-tokeniser names it knows (gpt-2, llama-bpe, qwen2, smollm and the
- * names that share their patterns: the table in pretokenizer.c). A model kind or pre-tokeniser that
- * it does not know is refused by name: never split wrongly in silence.
+ * From model files: byte-level BPE for the pre-tokeniser names it knows (the table in
+ * pretokenizer.c), SentencePiece's merging by score ("llama"), its unigram models ("t5"), WordPiece
+ * ("bert") and BPE over characters ("gemma4"). From tokenizer.json: BPE, WordPiece and Unigram with
+ * the normalizers and pre-tokenizers of Hugging Face's library. What it does not know is refused by
+ * name: never split wrongly in silence.
  *
  *     tokenizer *tok = NULL;
  *     token_list ids = {0};
@@ -29,6 +31,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/source.h"
+#include "base/strbuf.h"
 #include "file/gguf.h"
 
 typedef struct tokenizer tokenizer;
@@ -53,6 +57,23 @@ temper_status token_list_push(token_list *list, uint32_t id, error *err);
  * pre-tokeniser that temper does not know, TEMPER_BAD_FILE for a vocabulary that contradicts itself
  * (a token twice, a merge of no tokens, a BOS, EOS, EOT or EOM id that is no token). */
 temper_status tokenizer_open(const gguf_file *file, tokenizer **out, error *err);
+
+/* The files of a Hugging Face directory; borrowed for the call, NULL where there is none. */
+typedef struct tokenizer_files {
+    source *tokenizer;           /* tokenizer.json: must be there */
+    source *tokenizer_config;    /* tokenizer_config.json: bos_token, eos_token, add_bos_token */
+    source *config;              /* config.json: bos_token_id and eos_token_id, where the one above
+                                  * names no tokens */
+    source *generation_config;   /* generation_config.json: more eos_token_id */
+} tokenizer_files;
+
+/* The same from these files. Errors name the file; TEMPER_UNSUPPORTED names the component (a
+ * normalizer, a pre-tokenizer, a model) that temper does not know. */
+temper_status tokenizer_open_json(const tokenizer_files *files, tokenizer **out, error *err);
+
+/* The chat template of a tokenizer_config.json (of several that of the name "default"), appended to
+ * *out; nothing and TEMPER_OK when it has none. */
+temper_status tokenizer_json_template(source *tokenizer_config, strbuf *out, error *err);
 void tokenizer_close(tokenizer *tok);
 
 uint32_t tokenizer_size(const tokenizer *tok); /* ids are 0 .. size-1 */
@@ -60,6 +81,10 @@ int32_t tokenizer_bos(const tokenizer *tok);   /* TOKEN_NONE when there is none 
 int32_t tokenizer_eos(const tokenizer *tok);
 bool tokenizer_adds_bos(const tokenizer *tok); /* the file says so, or its pre-tokeniser does */
 bool tokenizer_adds_eos(const tokenizer *tok);
+
+/* True where encoding puts a space in front of a text that decoding leaves out again (the first
+ * piece begins with it): see tokenizer_decode and text_stream_begin_text. */
+bool tokenizer_strips_space(const tokenizer *tok);
 
 /* True for the ids that end a generation: eos, eot and eom as the file names them, and control
  * tokens whose name is known to be an end ("<|im_end|>", "<|endoftext|>", ...). False for ids past
@@ -70,9 +95,9 @@ const char *tokenizer_kind(const tokenizer *tok); /* "gpt2 (smollm)": for messag
 /* Appends the ids of text to *out. With parse_special, special tokens written in the text
  * ("<|im_end|>") become their ids, the leftmost first and the longest of several that begin at one
  * place; without, they are plain text (user-defined tokens are matched either way). Never adds BOS
- * or EOS. Text that is not valid UTF-8 is encoded byte by byte where it is broken; NUL is a byte
- * like others. A text above TOKENIZER_TEXT_MAX bytes is TEMPER_BAD_ARGUMENT. On failure *out keeps
- * what it had. */
+ * or EOS. Text that is not valid UTF-8 is encoded byte by byte where it is broken, by vocabularies
+ * that have tokens for bytes, else as U+FFFD; NUL is a byte like others. A text above
+ * TOKENIZER_TEXT_MAX bytes is TEMPER_BAD_ARGUMENT. On failure *out keeps what it had. */
 temper_status tokenizer_encode(const tokenizer *tok, const char *text, size_t length,
                                bool parse_special, token_list *out, error *err);
 
@@ -88,7 +113,12 @@ temper_status tokenizer_encode_prompt(const tokenizer *tok, const char *text, si
  * (assert). */
 const char *tokenizer_piece(const tokenizer *tok, uint32_t id, bool special, size_t *length);
 
-/* How the vocabulary itself spells the id (the byte-level spelling, "Ġsky"), for listings. */
+/* Appends the bytes of a whole text: its pieces, without the space that encoding put in front of it
+ * (tokenizer_strips_space). An id that is no token is TEMPER_BAD_ARGUMENT. */
+temper_status tokenizer_decode(const tokenizer *tok, const uint32_t *ids, size_t count,
+                               bool special, strbuf *out, error *err);
+
+/* How the vocabulary itself spells the id ("Ġsky", "▁sky", "##ky"), for listings. */
 const char *tokenizer_spelling(const tokenizer *tok, uint32_t id, size_t *length);
 
 #endif

@@ -5,6 +5,8 @@
 #include "text/vocabulary.h"
 
 #include <assert.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -55,18 +57,20 @@ temper_status vocabulary_array(const gguf_file *file, const char *key, gguf_type
 {
     const gguf_value *value = gguf_find(file, key);
 
-    assert(element == GGUF_STRING || element == GGUF_INT32);
+    assert(element == GGUF_STRING || element == GGUF_INT32 || element == GGUF_FLOAT32);
     if (value == NULL)
         return error_set(err, TEMPER_BAD_FILE, "%s is missing: the file holds no usable vocabulary",
                          key);
     const bool fits = value->type == GGUF_ARRAY
-                      && (element == GGUF_STRING ? value->element == GGUF_STRING
-                                                 : is_integer_type(value->element));
+                      && (element == GGUF_INT32 ? is_integer_type(value->element)
+                                                : value->element == element);
     if (!fits)
         return error_set(err, TEMPER_BAD_FILE, "%s is %s%s, not an array of %s", key,
                          value->type == GGUF_ARRAY ? "an array of " : "one ",
                          gguf_type_name(value->type == GGUF_ARRAY ? value->element : value->type),
-                         element == GGUF_STRING ? "strings" : "integers");
+                         element == GGUF_STRING    ? "strings"
+                         : element == GGUF_FLOAT32 ? "float32"
+                                                   : "integers");
     if (value->count > most)
         return error_set(err, TEMPER_BAD_FILE, "%s has %llu elements; %llu is the most", key,
                          (unsigned long long)value->count, (unsigned long long)most);
@@ -121,29 +125,31 @@ int32_t vocabulary_find(const vocabulary *vocab, const char *spelling, size_t le
     return slot == NULL || *slot == 0 ? -1 : (int32_t)(*slot - 1);
 }
 
-static temper_status copy_spellings(const gguf_value *tokens, vocabulary *vocab, error *err)
+static temper_status copy_spellings(const vocabulary_entry *entries, const char *where,
+                                    vocabulary *vocab, error *err)
 {
     uint64_t total = 0;
 
-    for (uint64_t id = 0; id < tokens->count; id++) {
-        if (!checked_add(total, gguf_array_string(tokens, id).length, &total) || total > SIZE_MAX)
+    for (uint32_t id = 0; id < vocab->size; id++) {
+        if (!checked_add(total, entries[id].length, &total) || total > SIZE_MAX / 2)
             return error_set(err, TEMPER_BAD_FILE, "%s: the spellings are longer than memory",
-                             key_tokens);
+                             where);
     }
     const size_t ends = (size_t)vocab->size + 1;
     vocab->spellings = mem_alloc((size_t)total);
     vocab->spelling_at = mem_calloc(ends, sizeof *vocab->spelling_at);
-    if (vocab->spellings == NULL || vocab->spelling_at == NULL)
+    vocab->types = mem_alloc(vocab->size);
+    if (vocab->spellings == NULL || vocab->spelling_at == NULL || vocab->types == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for %u tokens", vocab->size);
 
     size_t at = 0;
     for (uint32_t id = 0; id < vocab->size; id++) {
-        const gguf_string spelling = gguf_array_string(tokens, id);
-        const size_t length = (size_t)spelling.length;
+        const size_t length = entries[id].length;
 
+        vocab->types[id] = (uint8_t)entries[id].type;
         vocab->spelling_at[id] = at;
         if (length > 0)
-            memcpy(vocab->spellings + at, spelling.data, length);
+            memcpy(vocab->spellings + at, entries[id].spelling, length);
         at += length;
         if (length > vocab->longest_spelling)
             vocab->longest_spelling = length;
@@ -153,34 +159,7 @@ static temper_status copy_spellings(const gguf_value *tokens, vocabulary *vocab,
     return TEMPER_OK;
 }
 
-static temper_status read_types(const gguf_file *file, vocabulary *vocab, error *err)
-{
-    const gguf_value *types;
-
-    vocab->types = mem_alloc(vocab->size);
-    if (vocab->types == NULL)
-        return error_set(err, TEMPER_NO_MEMORY, "no memory for %u token types", vocab->size);
-    memset(vocab->types, TOKEN_TYPE_NORMAL, vocab->size);
-    if (gguf_find(file, key_types) == NULL)
-        return TEMPER_OK;
-
-    temper_status status = vocabulary_array(file, key_types, GGUF_INT32, UINT64_MAX, &types, err);
-    if (status != TEMPER_OK)
-        return status;
-    if (types->count != vocab->size)
-        return error_set(err, TEMPER_BAD_FILE, "%s has %llu elements for %u tokens", key_types,
-                         (unsigned long long)types->count, vocab->size);
-    for (uint32_t id = 0; id < vocab->size; id++) {
-        const int64_t type = gguf_array_int(types, id);
-        if (type < 0 || type >= TOKEN_TYPE_COUNT)
-            return error_set(err, TEMPER_BAD_FILE, "%s: token %u has type %lld; 0 to %d are known",
-                             key_types, id, (long long)type, TOKEN_TYPE_COUNT - 1);
-        vocab->types[id] = (uint8_t)type;
-    }
-    return TEMPER_OK;
-}
-
-static temper_status index_spellings(vocabulary *vocab, error *err)
+static temper_status index_spellings(vocabulary *vocab, const char *where, error *err)
 {
     uint32_t slot_count = 2;
 
@@ -199,11 +178,11 @@ static temper_status index_spellings(vocabulary *vocab, error *err)
         uint32_t *slot = slot_of(vocab, spelling, length);
         if (slot == NULL)
             return error_set(err, TEMPER_BAD_FILE,
-                             "%s: the tokens were made to collide (at token %u)", key_tokens, id);
+                             "%s: the tokens were made to collide (at token %u)", where, id);
         if (*slot != 0) {
             const int shown = (int)(length < 100 ? length : 100);
             return error_set(err, TEMPER_BAD_FILE, "%s: \"%.*s\" is token %u and token %u",
-                             key_tokens, shown, spelling, *slot - 1, id);
+                             where, shown, spelling, *slot - 1, id);
         }
         *slot = id + 1;
     }
@@ -221,8 +200,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The byte that "<0x0A>" names, or -1. */
-static int byte_spelled(const char *spelling, size_t length)
+int vocabulary_byte_spelled(const char *spelling, size_t length)
 {
     if (length != 6 || memcmp(spelling, "<0x", 3) != 0 || spelling[5] != '>')
         return -1;
@@ -230,60 +208,147 @@ static int byte_spelled(const char *spelling, size_t length)
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-static temper_status decode_pieces(spelling_decoder decode, vocabulary *vocab, error *err)
+int32_t vocabulary_find_byte(const vocabulary *vocab, uint8_t byte)
 {
-    const size_t total = vocab->spelling_at[vocab->size];
-    const size_t ends = (size_t)vocab->size + 1;
+    char spelling[8];
+    const int length = snprintf(spelling, sizeof spelling, "<0x%02X>", byte);
 
-    vocab->pieces = mem_alloc(total);
-    vocab->piece_at = mem_calloc(ends, sizeof *vocab->piece_at);
+    return vocabulary_find(vocab, spelling, (size_t)length);
+}
+
+static temper_status decode_pieces(const vocabulary_entry *entries, spelling_decoder decode,
+                                   const void *rules, vocabulary *vocab, error *err)
+{
+    uint64_t total = 0;
+
+    /* A piece may be longer than its spelling by the space that stands before a word. */
+    for (uint32_t id = 0; id < vocab->size; id++)
+        total += max_u64(entries[id].length, entries[id].written_length) + 1;
+    vocab->pieces = total > SIZE_MAX / 2 ? NULL : mem_alloc((size_t)total);
+    vocab->piece_at = mem_calloc((size_t)vocab->size + 1, sizeof *vocab->piece_at);
     if (vocab->pieces == NULL || vocab->piece_at == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for the text of %u tokens", vocab->size);
 
     size_t at = 0;
     for (uint32_t id = 0; id < vocab->size; id++) {
-        size_t length;
-        const char *spelling = vocabulary_spelling(vocab, id, &length);
-        const int byte = vocab->types[id] == TOKEN_TYPE_BYTE ? byte_spelled(spelling, length) : -1;
-
+        const vocabulary_entry *entry = &entries[id];
+        const bool other = entry->written != NULL;
+        const char *spelling = other ? entry->written : entry->spelling;
+        const size_t length = other ? entry->written_length : entry->length;
+        const int byte = entry->type == TOKEN_TYPE_BYTE ? vocabulary_byte_spelled(spelling, length)
+                                                        : -1;
         vocab->piece_at[id] = at;
         if (byte >= 0) {
             vocab->pieces[at++] = (char)byte;
-        } else if (vocabulary_is_mark(vocab, id) || vocab->types[id] == TOKEN_TYPE_USER_DEFINED) {
-            /* Added tokens are written as plain text, whatever the kind of the vocabulary. */
+        } else if (!entry->plain) {
+            at += decode(rules, spelling, length, vocab->pieces + at);
+        } else if (length > 0) {
             memcpy(vocab->pieces + at, spelling, length);
             at += length;
-        } else {
-            at += decode(spelling, length, vocab->pieces + at);
         }
-        assert(at <= vocab->spelling_at[id + 1]);
+        assert(at <= total);
     }
     vocab->piece_at[vocab->size] = at;
     return TEMPER_OK;
 }
 
-temper_status vocabulary_read(const gguf_file *file, spelling_decoder decode, vocabulary *vocab,
-                              error *err)
+temper_status vocabulary_build(const vocabulary_entry *entries, size_t count, const char *where,
+                               spelling_decoder decode, const void *rules, vocabulary *vocab,
+                               error *err)
+{
+    assert(vocab->types == NULL && vocab->slots == NULL);
+    if (count == 0)
+        return error_set(err, TEMPER_BAD_FILE, "%s is empty", where);
+    assert(count <= VOCABULARY_MAX);
+    vocab->size = (uint32_t)count;
+
+    temper_status status = copy_spellings(entries, where, vocab, err);
+    if (status == TEMPER_OK)
+        status = index_spellings(vocab, where, err);
+    if (status == TEMPER_OK)
+        status = decode_pieces(entries, decode, rules, vocab, err);
+    return status;
+}
+
+static temper_status read_types(const gguf_file *file, vocabulary_entry *entries, size_t count,
+                                error *err)
+{
+    const gguf_value *types;
+
+    if (gguf_find(file, key_types) == NULL)
+        return TEMPER_OK;
+    temper_status status = vocabulary_array(file, key_types, GGUF_INT32, UINT64_MAX, &types, err);
+    if (status != TEMPER_OK)
+        return status;
+    if (types->count != count)
+        return error_set(err, TEMPER_BAD_FILE, "%s has %llu elements for %zu tokens", key_types,
+                         (unsigned long long)types->count, count);
+    for (size_t id = 0; id < count; id++) {
+        const int64_t type = gguf_array_int(types, id);
+        if (type < 0 || type >= TOKEN_TYPE_COUNT)
+            return error_set(err, TEMPER_BAD_FILE, "%s: token %zu has type %lld; 0 to %d are known",
+                             key_types, id, (long long)type, TOKEN_TYPE_COUNT - 1);
+        entries[id].type = (token_type)type;
+        /* Added tokens are written as plain text, whatever the kind of the vocabulary. */
+        entries[id].plain = type == TOKEN_TYPE_CONTROL || type == TOKEN_TYPE_UNKNOWN
+                            || type == TOKEN_TYPE_USER_DEFINED;
+    }
+    return TEMPER_OK;
+}
+
+temper_status vocabulary_read(const gguf_file *file, spelling_decoder decode, const void *rules,
+                              vocabulary *vocab, error *err)
 {
     const gguf_value *tokens;
     temper_status status = vocabulary_array(file, key_tokens, GGUF_STRING, VOCABULARY_MAX, &tokens,
                                             err);
-
-    assert(vocab->types == NULL && vocab->slots == NULL);
     if (status != TEMPER_OK)
         return status;
-    if (tokens->count == 0)
-        return error_set(err, TEMPER_BAD_FILE, "%s is empty", key_tokens);
-    vocab->size = (uint32_t)tokens->count;
 
-    status = copy_spellings(tokens, vocab, err);
+    const size_t count = (size_t)tokens->count;
+    vocabulary_entry *entries = mem_calloc(count, sizeof *entries);
+    if (entries == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for %zu tokens", count);
+    for (size_t id = 0; id < count; id++) {
+        const gguf_string spelling = gguf_array_string(tokens, id);
+        entries[id] = (vocabulary_entry){.spelling = spelling.data,
+                                         .length = (size_t)spelling.length,
+                                         .type = TOKEN_TYPE_NORMAL};
+    }
+    status = read_types(file, entries, count, err);
     if (status == TEMPER_OK)
-        status = read_types(file, vocab, err);
-    if (status == TEMPER_OK)
-        status = index_spellings(vocab, err);
-    if (status == TEMPER_OK)
-        status = decode_pieces(decode, vocab, err);
+        status = vocabulary_build(entries, count, key_tokens, decode, rules, vocab, err);
+    mem_free(entries);
     return status;
+}
+
+temper_status vocabulary_scores(const gguf_file *file, const vocabulary *vocab, float **out,
+                                error *err)
+{
+    static const char key[] = "tokenizer.ggml.scores";
+    const gguf_value *values;
+    temper_status status = vocabulary_array(file, key, GGUF_FLOAT32, UINT64_MAX, &values, err);
+
+    *out = NULL;
+    if (status != TEMPER_OK)
+        return status;
+    if (values->count != vocab->size)
+        return error_set(err, TEMPER_BAD_FILE, "%s has %llu elements for %u tokens", key,
+                         (unsigned long long)values->count, vocab->size);
+    float *scores = mem_calloc(vocab->size, sizeof *scores);
+    if (scores == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory for %u scores", vocab->size);
+    for (uint32_t id = 0; id < vocab->size; id++) {
+        scores[id] = (float)gguf_array_float(values, id);
+        if (!isfinite(scores[id])) {
+            status = error_set(err, TEMPER_BAD_FILE, "%s: the score of token %u is not finite", key,
+                               id);
+            mem_free(scores);
+            return status;
+        }
+    }
+    *out = scores;
+    return TEMPER_OK;
 }
 
 void vocabulary_free(vocabulary *vocab)

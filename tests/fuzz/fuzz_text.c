@@ -1,17 +1,23 @@
 /*
- * fuzz_text.c - libFuzzer target of the text room. The first byte of an input chooses what the rest
- * is.
+ * fuzz_text.c - libFuzzer target of the text room. The first byte of an input, modulo 6, chooses
+ * what the rest is:
  *
- * 0 a model file: opened as a tokenizer, then used 1 a text: encoded by one family after the other;
- * the tokens' bytes joined are the text 2 stop strings and a text: streamed whole and cut into
- * tokens, with the same outcome 3 a chat template: read and rendered
+ *     0  a model file: opened as a tokenizer, then used
+ *     1  a text: encoded by small vocabularies of every kind; where a kind keeps all bytes, the
+ *        tokens' bytes joined are the text
+ *     2  stop strings and a text: streamed whole and cut into tokens, with the same outcome
+ *     3  a chat template: read and rendered
+ *     4  a tokenizer.json: opened, then used
+ *     5  a pattern as tokenizer.json has it, a NUL, a text: matched from one end to the other
  *
+ *     ninja -C build/fuzz fuzz_text
  *     build/fuzz/tests/fuzz_text -max_len=4096 corpus/
  */
-#include "unit/text_files.h"
+#include "unit/text_small.h"
 
 #include "base/mem.h"
 #include "text/chat.h"
+#include "text/pattern.h"
 #include "text/stream.h"
 #include "text/utf8.h"
 
@@ -23,35 +29,47 @@ static void check(bool holds)
         abort();
 }
 
+/* Encodes text twice; with `exact` the tokens' bytes joined must be the text. A file's own rules
+ * may make a text too long or a pattern too slow: that is an error with its reason. */
 static void encode_and_join(const tokenizer *tok, const char *text, size_t length, bool exact)
 {
     token_list ids = {0};
     strbuf joined = {0};
 
-    check(tokenizer_encode_prompt(tok, text, length, true, tokenizer_adds_bos(tok), &ids, NULL)
-          == TEMPER_OK);
-    ids.count = 0;
     for (int parse_special = 0; parse_special < 2; parse_special++) {
+        error err = {0};
         ids.count = 0;
         strbuf_clear(&joined);
-        check(tokenizer_encode(tok, text, length, parse_special, &ids, NULL) == TEMPER_OK);
+        const temper_status status = tokenizer_encode_prompt(tok, text, length, parse_special,
+                                                             !exact, &ids, &err);
+        check(status == TEMPER_OK || (!exact && err.text[0] != '\0' && ids.count == 0));
         for (size_t i = 0; i < ids.count; i++) {
             size_t piece_length;
             check(ids.ids[i] < tokenizer_size(tok));
             const char *piece = tokenizer_piece(tok, ids.ids[i], true, &piece_length);
             strbuf_append(&joined, piece, piece_length);
         }
-        if (exact)
-            check(joined.length == length
-                  && (length == 0 || memcmp(joined.data, text, length) == 0));
+        check(!exact
+              || (joined.length == length
+                  && (length == 0 || memcmp(joined.data, text, length) == 0)));
+        strbuf_clear(&joined);
+        check(tokenizer_decode(tok, ids.ids, ids.count, false, &joined, NULL) == TEMPER_OK);
     }
     token_list_free(&ids);
     strbuf_free(&joined);
 }
 
+static const char sample[] = "Hello world!\n\n  <s><|im_end|> 123 \xC3\xA9\xFF it's ab AddedWord";
+
+static void use(tokenizer *tok, const char *bytes, size_t size)
+{
+    encode_and_join(tok, sample, sizeof sample - 1, false);
+    encode_and_join(tok, bytes, size, false);
+    tokenizer_close(tok);
+}
+
 static void fuzz_file(const char *bytes, size_t size)
 {
-    static const char text[] = "Hello world!\n\n  <s><|im_end|> 123 \xC3\xA9\xFF it's";
     source *src = NULL;
     gguf_file *gguf = NULL;
     tokenizer *tok = NULL;
@@ -60,25 +78,95 @@ static void fuzz_file(const char *bytes, size_t size)
     check(source_open_memory("fuzz", bytes, size, &src, NULL) == TEMPER_OK);
     if (gguf_open(src, &gguf, &err) != TEMPER_OK)
         return;
-    if (tokenizer_open(gguf, &tok, &err) == TEMPER_OK) {
-        encode_and_join(tok, text, sizeof text - 1, false);
-        encode_and_join(tok, bytes, size, false);
-    } else {
+    if (tokenizer_open(gguf, &tok, &err) == TEMPER_OK)
+        use(tok, bytes, size);
+    else
         check(err.text[0] != '\0');
-    }
-    tokenizer_close(tok);
     gguf_close(gguf);
+}
+
+static void fuzz_json(const char *bytes, size_t size)
+{
+    tokenizer_files files = {0};
+    tokenizer *tok = NULL;
+    error err = {0};
+
+    check(source_open_memory("fuzz", bytes, size, &files.tokenizer, NULL) == TEMPER_OK);
+    if (tokenizer_open_json(&files, &tok, &err) == TEMPER_OK)
+        use(tok, bytes, size);
+    else
+        check(err.text[0] != '\0');
+    source_close(files.tokenizer);
+}
+
+static void fuzz_pattern(const char *bytes, size_t size)
+{
+    const char *end = size == 0 ? NULL : memchr(bytes, '\0', size);
+    pattern *p = NULL;
+    pattern_work work = {0};
+    error err = {0};
+    strbuf text = {0};
+
+    if (end == NULL)
+        return;
+    utf8_append_clean(&text, end + 1, (size_t)(bytes + size - end - 1));
+    if (utf8_valid_length(bytes, (size_t)(end - bytes)) == (size_t)(end - bytes)
+        && pattern_open_onig(bytes, (size_t)(end - bytes), &p, &err) == TEMPER_OK) {
+        bool found = true;
+        for (size_t at = 0; at <= text.length && found;) {
+            size_t start = 0, stop = 0;
+            if (pattern_find(p, &work, strbuf_text(&text), text.length, at, &found, &start, &stop,
+                             &err) != TEMPER_OK)
+                break;
+            check(!found || (start <= stop && stop <= text.length));
+            at = stop > at ? stop : text.length + 1;
+        }
+        pattern_work_free(&work);
+    }
+    pattern_close(p);
+    strbuf_free(&text);
+}
+
+/* In a text with U+2581 nothing tells that from a space. */
+static bool has_mark(const char *text, size_t length)
+{
+    for (size_t i = 0; i + 3 <= length; i++) {
+        if (memcmp(text + i, MARK, 3) == 0)
+            return true;
+    }
+    return false;
+}
+
+enum { PRE_COUNT = 13, KIND_COUNT = 4 };
+
+/* Opened once: compiling their patterns takes longer than all the rest. */
+static tokenizer *ready[PRE_COUNT + KIND_COUNT];
+
+static void open_all(void)
+{
+    static const char *const pres[PRE_COUNT] = {
+        "gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35", "deepseek-llm", "deepseek-v3", "gpt-4o",
+        "falcon", "afmoe", "kimi-k2", "chameleon", "superbpe"};
+    static void (*const kinds[KIND_COUNT])(model_file *file) = {put_small_spm, put_small_gemma4,
+                                                                put_small_bert, put_small_t5};
+
+    for (size_t i = 0; i < PRE_COUNT; i++)
+        ready[i] = open_small_tokenizer(pres[i]);
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        model_file file = {0};
+        kinds[i](&file);
+        if (i == 0)
+            put_bool(&file, "tokenizer.ggml.add_space_prefix", false);
+        ready[PRE_COUNT + i] = open_made_tokenizer(&file);
+    }
 }
 
 static void fuzz_encode(const char *text, size_t length)
 {
-    static const char *const pres[] = {"gpt-2", "smollm", "llama-bpe", "qwen2", "qwen35"};
+    const bool mark = has_mark(text, length);
 
-    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
-        tokenizer *tok = open_small_tokenizer(pres[i]);
-        encode_and_join(tok, text, length, true);
-        tokenizer_close(tok);
-    }
+    for (size_t i = 0; i < PRE_COUNT + KIND_COUNT; i++)
+        encode_and_join(ready[i], text, length, i < PRE_COUNT || (i < PRE_COUNT + 2 && !mark));
 }
 
 /* Streams bytes in pieces of at most `piece` bytes; true when a stop string was found. */
@@ -153,13 +241,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
+    if (ready[0] == NULL)
+        open_all();
+    const uint64_t live = mem_live_bytes();
     const char *rest = (const char *)data + 1;
-    switch (data[0] % 4) {
+    switch (data[0] % 6) {
     case 0: fuzz_file(rest, size - 1); break;
     case 1: fuzz_encode(rest, size - 1); break;
     case 2: fuzz_stream(rest, size - 1); break;
-    default: fuzz_template(rest, size - 1); break;
+    case 3: fuzz_template(rest, size - 1); break;
+    case 4: fuzz_json(rest, size - 1); break;
+    default: fuzz_pattern(rest, size - 1); break;
     }
-    check(mem_live_bytes() == 0);
+    check(mem_live_bytes() == live);
     return 0;
 }

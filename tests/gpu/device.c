@@ -125,7 +125,7 @@ static void test_features_by_name(void **state)
     static const struct {
         const char *list;
         uint32_t features;
-        const char *wrong;    /* NULL: right */
+        const char *wrong; /* NULL: right */
     } rows[] = {
         {"", 0, NULL},
         {"f16", GPU_FEATURE_F16, NULL},
@@ -160,7 +160,9 @@ static const gpu_kernel needs_f16 = {
     .source = "enable f16;\n"
               "@group(0) @binding(0) var<storage, read_write> x: array<f16>;\n"
               "@compute @workgroup_size(1) fn main() { x[0] = x[1] + 1.0h; }\n",
-    .bindings = poke_bindings, .binding_count = 1, .needs = GPU_FEATURE_F16};
+    .bindings = poke_bindings,
+    .binding_count = 1,
+    .needs = GPU_FEATURE_F16};
 
 static const gpu_kernel needs_subgroups = {
     .name = "needs_subgroups",
@@ -168,14 +170,18 @@ static const gpu_kernel needs_subgroups = {
               "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n"
               "@compute @workgroup_size(64)\n"
               "fn main(@builtin(local_invocation_index) i: u32) { x[i] = subgroupAdd(i); }\n",
-    .bindings = poke_bindings, .binding_count = 1, .needs = GPU_FEATURE_SUBGROUPS};
+    .bindings = poke_bindings,
+    .binding_count = 1,
+    .needs = GPU_FEATURE_SUBGROUPS};
 
 static const gpu_kernel needs_matrix = {
     .name = "needs_matrix",
     .source = "enable chromium_experimental_subgroup_matrix;\n"
               "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n"
               "@compute @workgroup_size(32) fn main() { x[0] = 1u; }\n",
-    .bindings = poke_bindings, .binding_count = 1, .needs = GPU_FEATURE_SUBGROUP_MATRIX};
+    .bindings = poke_bindings,
+    .binding_count = 1,
+    .needs = GPU_FEATURE_SUBGROUP_MATRIX};
 
 static void test_each_feature_can_be_taken_away(void **state)
 {
@@ -183,7 +189,7 @@ static void test_each_feature_can_be_taken_away(void **state)
     const uint32_t offered = first_adapter().features;
     const struct {
         gpu_feature feature;
-        const gpu_kernel *kernel;    /* one that needs it; NULL: none does */
+        const gpu_kernel *kernel; /* one that needs it; NULL: none does */
     } rows[] = {
         {GPU_FEATURE_F16, &needs_f16},
         {GPU_FEATURE_SUBGROUPS, &needs_subgroups},
@@ -203,8 +209,7 @@ static void test_each_feature_can_be_taken_away(void **state)
                                            (lost & ~bit) == GPU_FEATURE_SUBGROUP_MATRIX));
         if (rows[i].kernel != NULL) {
             gpu_pipeline_get(device, rows[i].kernel, NULL);
-            assert_fails(gpu_pipelines_wait(device, err), TEMPER_UNSUPPORTED,
-                         rows[i].kernel->name);
+            assert_fails(gpu_pipelines_wait(device, err), TEMPER_UNSUPPORTED, rows[i].kernel->name);
             gpu_pipeline_get(device, rows[i].kernel, NULL);
             gpu_pipeline_get(full, rows[i].kernel, NULL);
             if (offered & bit)
@@ -256,7 +261,8 @@ static void test_default_limits_only(void **state)
 {
     (void)state;
     gpu_device *device = open_device(&(gpu_device_desc){
-        .limits = default_overrides, .limit_count = COUNT(default_overrides),
+        .limits = default_overrides,
+        .limit_count = COUNT(default_overrides),
         .without_features = GPU_FEATURE_F16 | GPU_FEATURE_SUBGROUPS | GPU_FEATURE_IMMEDIATES});
     const gpu_limits *limits = gpu_device_limits(device);
     float values[64] = {0};
@@ -316,9 +322,9 @@ static void test_buffer_limit_below_binding_limit(void **state)
 
     assert_int_equal(gpu_device_limits(device)->max_buffer_size, 1 << 20);
     assert_int_equal(gpu_device_limits(device)->max_storage_binding, 1 << 20);
-    assert_fails(gpu_buffer_create(device, (1 << 20) + 1, GPU_PURPOSE_WEIGHTS, "too large", &buffer,
-                                   err),
-                 TEMPER_UNSUPPORTED, "too large");
+    assert_fails(
+        gpu_buffer_create(device, (1 << 20) + 1, GPU_PURPOSE_WEIGHTS, "too large", &buffer, err),
+        TEMPER_UNSUPPORTED, "too large");
     assert_fails(gpu_buffer_create(device, UINT64_MAX, GPU_PURPOSE_WEIGHTS, "huge", &buffer, err),
                  TEMPER_UNSUPPORTED, "huge");
     assert_null(buffer);
@@ -351,8 +357,10 @@ static const gpu_kernel tile = {
               "    workgroupBarrier();\n"
               "    b[i] = staged[0].x;\n"
               "}\n",
-    .bindings = two_bindings, .binding_count = COUNT(two_bindings),
-    .options = tile_options, .option_count = COUNT(tile_options)};
+    .bindings = two_bindings,
+    .binding_count = COUNT(two_bindings),
+    .options = tile_options,
+    .option_count = COUNT(tile_options)};
 
 /* Limits below WebGPU's defaults are this room's to enforce. */
 static void test_limits_below_the_defaults(void **state)

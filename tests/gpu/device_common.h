@@ -52,7 +52,7 @@ static const gpu_kernel_option affine_options[] = {{"GROUP", true, 64}, {"BIAS",
 typedef struct affine_params {
     uint32_t n;
     float a, b;
-    uint32_t row;    /* threads of a row of workgroups */
+    uint32_t row; /* threads of a row of workgroups */
 } affine_params;
 
 typedef struct affine_values {

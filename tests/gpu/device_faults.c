@@ -109,7 +109,7 @@ static void test_nth_host_allocation_fails(void **state)
         if (status != TEMPER_OK) {
             assert_int_equal(status, TEMPER_NO_MEMORY);
             failures++;
-            if (device != NULL) {    /* memory is back: the device goes on */
+            if (device != NULL) { /* memory is back: the device goes on */
                 assert_ok(small_program(device, &result, err));
                 assert_float_equal(result, 6, 0);
             }
@@ -245,7 +245,8 @@ static const gpu_kernel fixed_size = {
     .name = "fixed_size",
     .source = "@group(0) @binding(0) var<storage, read_write> x: array<u32, 64>;\n"
               "@compute @workgroup_size(1) fn main() { x[0] = 1u; }\n",
-    .bindings = poke_bindings, .binding_count = COUNT(poke_bindings)};
+    .bindings = poke_bindings,
+    .binding_count = COUNT(poke_bindings)};
 
 static gpu_ticket submit_invalid(gpu_device *device, gpu_buffer *small)
 {
@@ -337,8 +338,8 @@ static void test_closing_with_work_in_flight(void **state)
 /* Words of the two buffers; a third is not bound at all. */
 enum { X_WORDS = 100, Y_WORDS = 64 };
 
-static const gpu_kernel_binding pair_bindings[] = {
-    {"x", GPU_READ_WRITE, 4}, {"y", GPU_READ_WRITE, 4}};
+static const gpu_kernel_binding pair_bindings[] = {{"x", GPU_READ_WRITE, 4},
+                                                   {"y", GPU_READ_WRITE, 4}};
 
 static const gpu_kernel poke_y = {
     .name = "poke_y",
@@ -348,16 +349,17 @@ static const gpu_kernel poke_y = {
               "@group(0) @binding(1) var<storage, read_write> y: array<u32>;\n"
               "@compute @workgroup_size(1)\n"
               "fn main() { x[0] = x[0] + 1u; y[params.at] = params.value; }\n",
-    .bindings = pair_bindings, .binding_count = COUNT(pair_bindings),
+    .bindings = pair_bindings,
+    .binding_count = COUNT(pair_bindings),
     .params_bytes = sizeof(poke_params)};
 
 static void test_guards_catch_writes_outside(void **state)
 {
     (void)state;
     static const struct {
-        uint32_t first;     /* of the view of y, in words */
-        uint32_t at;        /* of the write, in words from there */
-        const char *text;   /* NULL: inside */
+        uint32_t first;   /* of the view of y, in words */
+        uint32_t at;      /* of the write, in words from there */
+        const char *text; /* NULL: inside */
     } rows[] = {
         {0, 0, NULL},
         {0, Y_WORDS - 1, NULL},
@@ -422,7 +424,8 @@ static const gpu_kernel ask_length = {
     .name = "ask_length",
     .source = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n"
               "@compute @workgroup_size(1) fn main() { x[0] = arrayLength(&x); }\n",
-    .bindings = poke_bindings, .binding_count = COUNT(poke_bindings)};
+    .bindings = poke_bindings,
+    .binding_count = COUNT(poke_bindings)};
 
 static void test_guards_leave_array_lengths(void **state)
 {

@@ -71,8 +71,8 @@ static void test_options_reach_the_kernel(void **state)
         assert_ok(gpu_submit(rec, NULL, err));
         read_view(f->device, gpu_whole(f->y), values);
         for (int i = 0; i < N; i++)
-            assert_float_equal(values[i],
-                               (float)(2 * (i % 17 - 8) - 1) + (float)options[k].bias, 0);
+            assert_float_equal(values[i], (float)(2 * (i % 17 - 8) - 1) + (float)options[k].bias,
+                               0);
     }
     assert_ptr_equal(gpu_pipeline_get(f->device, &affine, NULL),
                      gpu_pipeline_get(f->device, &affine, &options[0]));
@@ -95,14 +95,20 @@ static const gpu_kernel_binding x_bindings[] = {{"x", GPU_READ_WRITE, 4}};
 #define X_DECLARED "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n"
 
 static const gpu_kernel broken_kernels[] = {
-    {.name = "wrong_type", .binding_count = 1, .bindings = x_bindings,
+    {.name = "wrong_type",
+     .binding_count = 1,
+     .bindings = x_bindings,
      .source = X_DECLARED "\n\n@compute @workgroup_size(1) fn main() { x[0] = 1.5f; }\n"},
     {.name = "no_entry", .binding_count = 1, .bindings = x_bindings, .source = X_DECLARED},
-    {.name = "wrong_access", .binding_count = 1, .bindings = x_bindings,
+    {.name = "wrong_access",
+     .binding_count = 1,
+     .bindings = x_bindings,
      .source = "@group(0) @binding(0) var<storage, read> x: array<u32>;\n"
                "@group(0) @binding(1) var<storage, read_write> y: array<u32>;\n"
                "@compute @workgroup_size(1) fn main() { y[0] = x[0]; }\n"},
-    {.name = "too_large", .binding_count = 1, .bindings = x_bindings,
+    {.name = "too_large",
+     .binding_count = 1,
+     .bindings = x_bindings,
      .source = X_DECLARED "@compute @workgroup_size(4096) fn main() { x[0] = 1u; }\n"},
 };
 
@@ -114,7 +120,7 @@ static void test_broken_kernels(void **state)
         temper_status status;
         const char *text;
     } wanted[] = {
-        {TEMPER_DEVICE_ERROR, ":4:"},    /* the line, also behind a directive put on top */
+        {TEMPER_DEVICE_ERROR, ":4:"}, /* the line, also behind a directive put on top */
         {TEMPER_DEVICE_ERROR, "entry point"},
         {TEMPER_INTERNAL, "binding 0 is x (read)"},
         {TEMPER_DEVICE_ERROR, "4096"},
@@ -166,7 +172,8 @@ static const gpu_kernel wide = {
               "@group(0) @binding(2) var<storage, read_write> y: array<f32>;\n"
               "@group(0) @binding(3) var<storage, read_write> z: array<f32>;\n"
               "@compute @workgroup_size(1) fn main() { y[0] = x[0].x + a[0]; z[0] = 2.0; }\n",
-    .bindings = wide_bindings, .binding_count = COUNT(wide_bindings)};
+    .bindings = wide_bindings,
+    .binding_count = COUNT(wide_bindings)};
 
 /* Buffers by letter: x, a and y are three of 1024 bytes. */
 static void test_views(void **state)
@@ -178,30 +185,48 @@ static void test_views(void **state)
     const struct {
         gpu_view views[4];
         uint32_t x, y, z;
-        const char *wrong[4];    /* parts of the text; none: accepted */
+        const char *wrong[4]; /* parts of the text; none: accepted */
     } rows[] = {
         {{{a, 0, 16}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {NULL}},
         {{{a, 0, 1024}, {a, align, 4}, {b, 0, 1024}, {c, 0, 1024}}, 1, 1, 1, {NULL}},
         {{{a, 0, 16}, {a, 0, 4}, {b, 0, 256}, {b, 256, 256}}, 1, 1, 1, {NULL}},
-        {{{a, 0, 16}, {a, 0, 4}, {b, 0, 260}, {b, 256, 256}}, 1, 1, 1,
+        {{{a, 0, 16}, {a, 0, 4}, {b, 0, 260}, {b, 256, 256}},
+         1,
+         1,
+         1,
          {"wide", "beta", "y (read_write) and to z (read_write)", "overlapping"}},
         {{{a, 0, 16}, {a, 0, 4}, {b, 0, 4}, {b, 0, 4}}, 1, 1, 1, {"wide", "beta", "overlapping"}},
-        {{{a, 0, 16}, {b, 0, 4}, {b, 512, 4}, {c, 0, 4}}, 1, 1, 1,
+        {{{a, 0, 16}, {b, 0, 4}, {b, 512, 4}, {c, 0, 4}},
+         1,
+         1,
+         1,
          {"wide", "beta", "a (read) and to y (read_write)"}},
-        {{{a, 0, 16}, {b, 0, 4}, {c, 0, 4}, {a, 0, 16}}, 1, 1, 1,
+        {{{a, 0, 16}, {b, 0, 4}, {c, 0, 4}, {a, 0, 16}},
+         1,
+         1,
+         1,
          {"wide", "alpha", "x (read) and to z (read_write)"}},
-        {{{a, 0, 1028}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1,
+        {{{a, 0, 1028}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}},
+         1,
+         1,
+         1,
          {"wide", "alpha", "binding x", "outside"}},
         {{{a, 1024, 4}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {"outside"}},
         {{{a, UINT64_MAX - 255, 512}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {"outside"}},
         {{{a, 256, UINT64_MAX - 100}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {"outside"}},
         {{{a, 0, 20}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {"binding x", "multiple of the "}},
         {{{a, 0, 16}, {a, 0, 6}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {"binding a", "multiple"}},
-        {{{a, 0, 16}, {a, 4, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1,
+        {{{a, 0, 16}, {a, 4, 4}, {b, 0, 4}, {c, 0, 4}},
+         1,
+         1,
+         1,
          {"binding a", "minStorageBufferOffsetAlignment"}},
         {{{a, 0, 16}, {a, 0, 0}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {"binding a", "is empty"}},
         {{{a, 0, 16}, {NULL, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 1, {"binding a", "no buffer"}},
-        {{{a, 0, 16}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 65536, 1, 1,
+        {{{a, 0, 16}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}},
+         65536,
+         1,
+         1,
          {"wide", "65536 x 1 x 1", "is 65535"}},
         {{{a, 0, 16}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 65536, 1, {"1 x 65536 x 1"}},
         {{{a, 0, 16}, {a, 0, 4}, {b, 0, 4}, {c, 0, 4}}, 1, 1, 65536, {"1 x 1 x 65536"}},
@@ -475,7 +500,7 @@ static void test_parameters_of_many_dispatches(void **state)
             gpu_record_dispatch(rec, pipeline, y, &(poke_params){i, 1000 * k + i + 1}, 1, 1, 1);
         assert_ok(gpu_submit(rec, NULL, err));
         if (k % 2 == 0)
-            continue;    /* two submits in flight share the parameter buffer */
+            continue; /* two submits in flight share the parameter buffer */
         read_view(f->device, gpu_whole(f->y), values);
         for (uint32_t i = 0; i < counts[k]; i++)
             assert_int_equal(values[i], 1000 * k + i + 1);
@@ -636,7 +661,7 @@ static void test_profile(void **state)
     gpu_recorder *rec = gpu_record_begin(f->device);
     gpu_pipeline *two[] = {gpu_pipeline_get(f->device, &affine, NULL),
                            gpu_pipeline_get(f->device, &affine, &(affine_values){64, 1})};
-    for (int i = 0; i < 2100; i++)    /* more than one query set holds */
+    for (int i = 0; i < 2100; i++) /* more than one query set holds */
         record_affine(rec, two[i % 2], f->x, f->y, (affine_params){.n = N, .a = 1});
     gpu_record_dispatch(rec, gpu_pipeline_get(f->device, &increment, NULL),
                         (gpu_view[]){gpu_whole(f->y)}, NULL, 1, 1, 1);

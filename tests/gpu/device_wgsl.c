@@ -13,8 +13,11 @@ static const gpu_kernel_option options[] = {
 
 static gpu_kernel kernel_of(const char *source, uint32_t params_bytes)
 {
-    return (gpu_kernel){.name = "probe", .source = source, .params_bytes = params_bytes,
-                        .options = options, .option_count = COUNT(options)};
+    return (gpu_kernel){.name = "probe",
+                        .source = source,
+                        .params_bytes = params_bytes,
+                        .options = options,
+                        .option_count = COUNT(options)};
 }
 
 #define PARAMS "@group(1) @binding(0) var<uniform> params: Params;"
@@ -26,7 +29,7 @@ static void test_prepare(void **state)
         const char *source;
         uint32_t params_bytes;
         bool immediates;
-        const char *wanted;    /* NULL: refused, and `wrong` says why */
+        const char *wanted; /* NULL: refused, and `wrong` says why */
         const char *wrong;
     } rows[] = {
         {"a", 0, false, "a", NULL},
@@ -115,7 +118,7 @@ static void test_measure(void **state)
     (void)state;
     static const struct {
         const char *source;
-        uint32_t x, y, z;    /* x 0: refused */
+        uint32_t x, y, z; /* x 0: refused */
         uint32_t memory;
     } rows[] = {
         {"@compute @workgroup_size(64) fn main() {}", 64, 1, 1, 0},
@@ -130,7 +133,8 @@ static void test_measure(void **state)
          0},
         {"const A = 1 << 4 | 64 >> 3 & 12; @compute @workgroup_size(A) fn main() {}", 24, 1, 1, 0},
         {"const A = min(W, 5) + max(2u, 3u) + u32(1); override W: u32 = 2;"
-         "@compute @workgroup_size(A) fn main() {}", 9, 1, 1, 0},
+         "@compute @workgroup_size(A) fn main() {}",
+         9, 1, 1, 0},
         {"var<workgroup> a: u32;" MAIN, 1, 1, 1, 16},
         {"var<workgroup> a: array<f32, 256>; var<workgroup> b: array<f16, 3>;" MAIN, 1, 1, 1, 1040},
         {"var<workgroup> a: array<vec3<f32>, 5>;" MAIN, 1, 1, 1, 80},

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "check/check.h"
 
-static bool run_one(gpu_device *device, uint32_t index)
+static inline bool run_one(gpu_device *device, uint32_t index)
 {
     const check_case c = check_case_at(index);
     check_result result;
@@ -30,7 +30,7 @@ static bool run_one(gpu_device *device, uint32_t index)
 
 /* Runs every case of at most this cost on a new device; prints the adapter, what failed and what
  * was left out. */
-static void run_cases(const temper_device_desc *desc, bool guard, check_cost most)
+static inline void run_cases(const temper_device_desc *desc, bool guard, check_cost most)
 {
     gpu_device *device;
     error err = {0};

@@ -75,17 +75,20 @@ static void weights_are_refused(void **state)
     gpu_device_release(device);
 }
 
-/* 1000 rows of 288 + 72 bytes under bindings of 4096: parts of 14 rows, and the product sees one
- * matrix. */
-static void weights_are_split(void **state)
+/* 1000 rows of 288 + 72 bytes (and 72 of fifth bits) under bindings of 4096: parts of 14 rows, and
+ * the product sees one matrix. */
+static void split_weight(weight_format format)
 {
-    (void)state;
     enum { N = 1000, K = 576, ROWS = 3 };
     float *out[2] = {malloc(ROWS * N * 4), malloc(ROWS * N * 4)};
     uint32_t *data = malloc(N * K / 2), *scales = malloc(N * K / 32 * 4), ids[ROWS] = {999, 13, 14};
+    uint32_t *high = format.layout == LAYOUT_Q5 ? malloc(N * K / 8) : NULL;
+    const weight_planes planes = {data, high, scales};
     float *x = malloc(ROWS * K * 4), *rows[2] = {malloc(ROWS * K * 4), malloc(ROWS * K * 4)};
     for (uint32_t i = 0; i < N * K / 8; i++)
         data[i] = i * 2654435761u;
+    for (uint32_t i = 0; high != NULL && i < N * K / 32; i++)
+        high[i] = i * 2246822519u;
     for (uint32_t i = 0; i < N * K / 32; i++)
         scales[i] = 0xb0002c00u + (i % 61) * 0x00010001u;
     for (uint32_t i = 0; i < ROWS * K; i++)
@@ -96,13 +99,13 @@ static void weights_are_split(void **state)
         op_weight *w;
         gpu_buffer *buffers[4];
         const uint64_t sizes[4] = {ROWS * K * 4, ROWS * N * 4, sizeof ids, ROWS * K * 4};
-        assert_int_equal(op_weight_create(device, q4, N, K, "w", &w, &err), TEMPER_OK);
+        assert_int_equal(op_weight_create(device, format, N, K, "w", &w, &err), TEMPER_OK);
         assert_int_equal(w->part_count, tight ? 5 : 1);
         /* In uneven pieces, across the edges of the parts. */
         for (uint64_t row = 0, step = 1;
              row<N; row += step, step = step * 2 + 1> N - row ? N - row : step * 2 + 1)
             assert_int_equal(
-                op_weight_write_rows(w, row, step, data + row * K / 8, scales + row * K / 32, &err),
+                op_weight_write_rows(w, row, step, weight_planes_at(format, K, planes, row), &err),
                 TEMPER_OK);
         for (int i = 0; i < 4; i++)
             assert_int_equal(
@@ -136,8 +139,16 @@ static void weights_are_split(void **state)
         free(rows[i]);
     }
     free(data);
+    free(high);
     free(scales);
     free(x);
+}
+
+static void weights_are_split(void **state)
+{
+    (void)state;
+    split_weight(q4);
+    split_weight((weight_format){LAYOUT_Q5, SCALE_F16_MIN, 32});
 }
 
 /* Whichever allocation fails, the weight is not there and nothing is left of it. */
@@ -208,7 +219,13 @@ static void preparing_creates_all_pipelines(void **state)
     uint64_t pipelines = 0;
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         gpu_recorder *rec = i < 2 ? gpu_record_prepare(device) : gpu_record_begin(device);
-        const op_attention_shape shape = {rows[i], HQ, HKV, D, 0.25f, 256, i % 2 ? rows[i] : 1};
+        const op_attention_shape shape = {.rows = rows[i],
+                                          .q_heads = HQ,
+                                          .kv_heads = HKV,
+                                          .head_dim = D,
+                                          .scale = 0.25f,
+                                          .longest = 256,
+                                          .sequences = i % 2 ? rows[i] : 1};
         op_matmul(rec, w, v[0], v[1], rows[i], i % 2 ? OP_WRITE : OP_ACCUMULATE);
         op_attention(rec, v[0], v[1], v[2], v[3], v[4], v[5], v[6], &shape);
         gpu_ticket ticket;

@@ -69,7 +69,7 @@ static void assert_same(const answer *a, const answer *b)
     assert_memory_equal(a->ids, b->ids, a->count * sizeof a->ids[0]);
 }
 
-/* ---- the same text, whatever is cached -------------------------------------------------------- */
+/* ---- the same text, whatever is cached ------------------------------------------------------ */
 
 static void the_same_request_gives_the_same_tokens(void **state)
 {
@@ -188,7 +188,7 @@ static void scores_agree_with_logits(void **state)
     close_bench(&b);
 }
 
-/* ---- steadiness ------------------------------------------------------------------------------- */
+/* ---- steadiness ----------------------------------------------------------------------------- */
 
 /* One submit and one small readback a token, and nothing created. */
 static void steady_decoding_creates_nothing(void **state)
@@ -196,7 +196,8 @@ static void steady_decoding_creates_nothing(void **state)
     (void)state;
     bench b = open_bench(512);
     temper_tokens prompt = some_ids(40, 6);
-    ask(b.session, prompt, 16);
+    /* Once through the same lengths: each split of the positions binds its own buffers. */
+    ask(b.session, prompt, 64);
     const temper_device_stats before = temper_device_get_stats(b.device);
     const uint64_t allocations = mem_allocation_count();
     const answer a = ask(b.session, prompt, 64);
@@ -262,7 +263,7 @@ static void twenty_loads_leave_nothing(void **state)
     temper_device_release(device);
 }
 
-/* ---- limits and values ------------------------------------------------------------------------ */
+/* ---- limits and values ---------------------------------------------------------------------- */
 
 static void the_context_is_a_limit_and_never_cuts(void **state)
 {
@@ -370,7 +371,7 @@ static void a_seed_gives_the_same_text_and_another_another(void **state)
     close_bench(&b);
 }
 
-/* ---- callbacks -------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------ */
 
 typedef struct listener {
     bench *b;
@@ -416,7 +417,7 @@ static void a_callback_may_stop_but_not_call_back(void **state)
     close_bench(&b);
 }
 
-/* ---- failures --------------------------------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------------------------- */
 
 /* The nth buffer that a whole life of a session creates cannot be had, for every n: an error each
  * time, no text after it, and nothing left behind. */
@@ -436,7 +437,8 @@ static void no_device_memory_at_any_moment(void **state)
         temper_tokens prompt = some_ids(20, 12);
         gpu_fail_allocation(device->gpu, ++n);
         temper_status status = temper_engine_open(
-            &(temper_engine_desc){.model = path, .device = device, .max_rows = 32}, &engine, &err);
+            &(temper_engine_desc){.model = path, .device = device, .max_rows = 32, .exact = true},
+            &engine, &err);
         if (status == TEMPER_OK)
             status =
                 temper_session_open(engine, &(temper_session_desc){.context = 64}, &session, &err);
@@ -598,7 +600,7 @@ static void a_load_can_be_stopped(void **state)
     temper_device_release(device);
 }
 
-/* ---- files ------------------------------------------------------------------------------------ */
+/* ---- files ---------------------------------------------------------------------------------- */
 
 /* A copy of a tiny model with some bytes changed. */
 static const char *changed_copy(const char *name, const char *find, const void *bytes,

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "file/gguf_head.h"
+
 static void put_number(strbuf *file, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++)
@@ -79,6 +81,37 @@ void gguf_put_padding(strbuf *file, uint64_t alignment)
 {
     while (file->length % alignment != 0)
         strbuf_putc(file, '\0');
+}
+
+void gguf_put_part(strbuf *out, const gguf_file *whole, uint32_t number, uint32_t count)
+{
+    gguf_head head = {0};
+    strbuf data = {0};
+    const uint64_t tensors = gguf_tensor_count(whole);
+
+    for (uint64_t i = 0; number == 0 && i < gguf_value_count(whole); i++)
+        gguf_head_value(&head, gguf_value_at(whole, i));
+    gguf_head_u32(&head, "split.no", number);
+    gguf_head_u32(&head, "split.count", count);
+    gguf_head_u32(&head, "split.tensors.count", (uint32_t)tensors);
+    for (uint64_t i = number; i < tensors; i += count) {
+        const gguf_tensor *tensor = gguf_tensor_at(whole, i);
+        uint8_t *bytes = malloc((size_t)tensor->bytes);
+        uint64_t offset = 0;
+        if (bytes == NULL ||
+            gguf_read_tensor(whole, tensor, 0, bytes, tensor->bytes, NULL) != TEMPER_OK)
+            abort();
+        gguf_head_tensor(&head, tensor->name, tensor->dim_count, tensor->dims, tensor->type,
+                         &offset);
+        while (data.length < offset)
+            strbuf_putc(&data, 0);
+        strbuf_append(&data, bytes, (size_t)tensor->bytes);
+        free(bytes);
+    }
+    gguf_head_finish(&head, out);
+    strbuf_append(out, data.data, data.length);
+    gguf_head_free(&head);
+    strbuf_free(&data);
 }
 
 static uint64_t sum_bytes(const void *bytes, uint64_t length)

@@ -38,6 +38,10 @@ void gguf_put_tensor(strbuf *file, const char *name, uint32_t dim_count, const u
 /* Zeros up to a multiple of `alignment`. */
 void gguf_put_padding(strbuf *file, uint64_t alignment);
 
+/* Part `number` (from 0) of `count` of a split model: the keys in the first one, the tensors dealt
+ * out in turns. */
+void gguf_put_part(strbuf *out, const gguf_file *whole, uint32_t number, uint32_t count);
+
 /* Reads every key, every element of every array and every byte of every tensor, through the
  * look-ups and by index; returns a sum, so that nothing is left out by the compiler. */
 uint64_t gguf_walk(const gguf_file *file);

@@ -41,7 +41,8 @@ temper_engine *test_engine(temper_device *device, const char *path, uint32_t max
     temper_error err = {0};
     temper_engine *engine = NULL;
     snprintf(full, sizeof full, "%s%s", path[0] == '/' ? "" : TEST_GOLDEN "/", path);
-    const temper_engine_desc desc = {.model = full, .device = device, .max_rows = max_rows};
+    const temper_engine_desc desc = {
+        .model = full, .device = device, .max_rows = max_rows, .exact = true};
     assert_ok(temper_engine_open(&desc, &engine, &err));
     return engine;
 }
@@ -161,5 +162,67 @@ void test_smollm2_prompt(temper_engine *engine, temper_session *session, const c
     free(wanted.ids);
     temper_free(prompt.ids);
     free(logits);
+    json_decref(golden);
+}
+
+void test_tiny_logits(temper_session *session, const json_t *prompt, uint32_t vocabulary,
+                      const char *what)
+{
+    temper_error err = {0};
+    float *logits = calloc(vocabulary, sizeof *logits);
+    temper_tokens ids = test_ids(json_object_get(prompt, "ids"));
+    const double range = json_number_value(json_object_get(prompt, "range"));
+    const json_t *rows = json_object_get(prompt, "logits");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const size_t position = (size_t)json_integer_value(json_object_get(row, "position"));
+        const temper_tokens part = {ids.ids, position + 1};
+        assert_ok(temper_session_logits(session, part, logits, &err));
+        const double worst = test_worst(logits, NULL, json_object_get(row, "values"), range);
+        if (!(worst <= TINY_LIMIT))
+            fail_msg("%s, %zu tokens, position %zu: off by %g of the range", what, ids.count,
+                     position, worst);
+    }
+    free(ids.ids);
+    free(logits);
+}
+
+void test_tiny_greedy(temper_session *session, const json_t *prompt, const char *what)
+{
+    temper_error err = {0};
+    temper_result result;
+    temper_tokens ids = test_ids(json_object_get(prompt, "ids"));
+    temper_tokens wanted = test_ids(json_object_get(json_object_get(prompt, "greedy"), "ids"));
+    const temper_request request = {.prompt = ids, .max_tokens = wanted.count};
+    assert_ok(temper_session_generate(session, &request, &result, &err));
+    for (size_t i = 0; i < result.token_count; i++)
+        if (result.tokens[i] != wanted.ids[i])
+            fail_msg("%s, %zu tokens: token %zu is %u, not %u", what, ids.count, i,
+                     result.tokens[i], wanted.ids[i]);
+    assert_int_equal(result.token_count, wanted.count);
+    free(ids.ids);
+    free(wanted.ids);
+}
+
+void test_tiny_model(temper_device *device, const char *stem, uint32_t max_rows)
+{
+    char path[128], what[160];
+    temper_error err = {0};
+    temper_session *session = NULL;
+    snprintf(path, sizeof path, "%s.json", stem);
+    json_t *golden = test_golden(path);
+    snprintf(path, sizeof path, "%s.gguf", stem);
+    snprintf(what, sizeof what, "%s, %u rows a step", stem, max_rows);
+    temper_engine *engine = test_engine(device, path, max_rows);
+    const json_t *prompts = json_object_get(golden, "prompts");
+    assert_ok(temper_session_open(engine, &(temper_session_desc){.context = 512}, &session, &err));
+    assert_int_equal(json_array_size(prompts), 3);
+    for (size_t i = 0; i < json_array_size(prompts); i++) {
+        const json_t *prompt = json_array_get(prompts, i);
+        test_tiny_logits(session, prompt, temper_engine_info(engine)->vocabulary, what);
+        test_tiny_greedy(session, prompt, what);
+    }
+    temper_session_close(session);
+    temper_engine_close(engine);
     json_decref(golden);
 }

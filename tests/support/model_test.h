@@ -51,7 +51,8 @@ extern const size_t test_mask_count;
 /* Opens a device under a mask and prints the adapter's name; fails the test when there is none. */
 temper_device *test_device(const device_mask *mask);
 
-/* Opens a model on a device. path is below tests/golden, or absolute. */
+/* Opens a model on a device, with exact products: what goldens are compared with. path is below
+ * tests/golden, or absolute. */
 temper_engine *test_engine(temper_device *device, const char *path, uint32_t max_rows);
 
 /* Asserts that no weight, cache or scratch of any model is left on the device. */
@@ -68,6 +69,19 @@ temper_tokens test_ids(const json_t *list);
 
 /* Logits of a session against a golden's: worst difference over the range. */
 double test_worst(const float *logits, const json_t *ids, const json_t *values, double range);
+
+/* f32 arithmetic on tiny models differs from the double reference by less than this share of the
+ * logit range; measured 4e-7 at worst, so a wrong formula cannot hide. */
+#define TINY_LIMIT 1e-5
+
+/* A golden of the schema of tests/golden/tiny: every golden position of a prompt, each by a fresh
+ * prompt that ends there (the session keeps what they share), and its greedy answer. */
+void test_tiny_logits(temper_session *session, const json_t *prompt, uint32_t vocabulary,
+                      const char *what);
+void test_tiny_greedy(temper_session *session, const json_t *prompt, const char *what);
+
+/* All of STEM.json below tests/golden, by the model STEM.gguf. */
+void test_tiny_model(temper_device *device, const char *stem, uint32_t max_rows);
 
 /* The f32 path stays within this share of the logit range of the exact reference (measured: 2e-6).
  */

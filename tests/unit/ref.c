@@ -71,8 +71,8 @@ static void silu_gate(void **state)
     near_to(out[1], 3 / (1 + exp(-1.0)));
 }
 
-/* One pair turned by a quarter: (a, b) -> (-b, a); the block table sends position 257 to slot 1 of
- * block 0. */
+/* One pair turned by a quarter and three times as long: (a, b) -> (-3 b, 3 a); the block table
+ * sends position 257 to slot 1 of block 0. */
 static void rope_store(void **state)
 {
     (void)state;
@@ -82,13 +82,13 @@ static void rope_store(void **state)
     const uint32_t info[] = {257, 1}, table[] = {9, 1, 0};
     static double k[2 * 256 * 4], v[2 * 256 * 4];
     double q[4];
-    ref_rope_store(qkv, &quarter, info, table, &heads, q, k, v);
-    near_to(q[0], -2);
-    near_to(q[1], 1);
+    ref_rope_store(qkv, &quarter, 3.0, info, table, &heads, q, k, v);
+    near_to(q[0], -6);
+    near_to(q[1], 3);
     near_to(q[2], 3);
     near_to(q[3], 4);
-    near_to(k[4], -6);
-    near_to(k[5], 5);
+    near_to(k[4], -18);
+    near_to(k[5], 15);
     near_to(k[6], 7);
     near_to(v[4], 9);
     near_to(v[7], 12);
@@ -109,11 +109,72 @@ static void attention(void **state)
     v[0] = 10;
     v[4] = 20;
     v[8] = NAN;
-    ref_attention(q, k, v, info, table, &heads, log(3.0), out);
+    ref_scores scores = {.scale = log(3.0)};
+    ref_attention(q, k, v, info, table, &heads, &scores, out);
     near_to(out[0], 10);
     near_to(out[4], 10);
     near_to(out[8], 17.5);
     near_to(out[12], 15); /* a query across the key: equal weights */
+    /* Capped scores: 1 tanh(atanh(ln 3 / 2)) is half of ln 3. */
+    scores = (ref_scores){.scale = atanh(log(3.0) / 2), .softcap = 1};
+    ref_attention(q, k, v, info, table, &heads, &scores, out);
+    near_to(out[8], (10 + 20 * sqrt(3.0)) / (1 + sqrt(3.0)));
+    /* A window of one position: nothing but itself. */
+    scores = (ref_scores){.scale = log(3.0), .window = 1};
+    ref_attention(q, k, v, info, table, &heads, &scores, out);
+    near_to(out[0], 10);
+    near_to(out[8], 20);
+    near_to(out[12], 20);
+}
+
+/* Rows with mean 2 and variance 1; a q head, a k head and a v head; gelu where tanh(u) is known. */
+static void norms_and_gelu(void **state)
+{
+    (void)state;
+    const float x[] = {1, 3, 1, 3}, weight[] = {1, 2, 3, 4}, bias[] = {0, 0, 10, 10};
+    double y[4];
+    ref_layernorm(x, weight, bias, 1, 4, 3.0, y); /* the deviation is sqrt(1 + 3) */
+    near_to(y[0], -0.5);
+    near_to(y[1], 1);
+    near_to(y[2], 8.5);
+    near_to(y[3], 12);
+    const ref_heads heads = {1, 1, 1, 2, 0};
+    const float qkv[] = {3, 1, 6, 2, 5, 7}, weights[] = {1, 2, 10, 20};
+    double normed[6];
+    ref_head_norm(qkv, weights, &heads, 0.0, normed);
+    near_to(normed[0], 3 / sqrt(5.0));
+    near_to(normed[1], 2 / sqrt(5.0));
+    near_to(normed[2], 30 / sqrt(5.0));
+    near_to(normed[3], 20 / sqrt(5.0));
+    near_to(normed[4], 5);
+    near_to(normed[5], 7);
+    const float g[] = {0, 1, -1, 50, -50, 2};
+    double out[6];
+    ref_gelu(g, 5, out);
+    near_to(out[0], 0);
+    near_to(out[1], 0.8411919906082768); /* (1 + tanh(sqrt(2 / pi) 1.044715)) / 2 */
+    near_to(out[2], -0.1588080093917232);
+    near_to(out[3], 50);
+    near_to(out[4], 0);
+    ref_gelu_gate(g + 1, 1, 1, out);
+    near_to(out[0], -0.8411919906082768);
+}
+
+static void biases_positions_and_caps(void **state)
+{
+    (void)state;
+    const float y[] = {1, 2, 3, 4}, bias[] = {10, 20}, table[] = {5, 6, 7, 8};
+    const uint32_t info[] = {1, 9, 2, 9};
+    double out[4];
+    ref_bias(y, bias, 2, 2, out);
+    near_to(out[0], 11);
+    near_to(out[3], 24);
+    ref_add_positions(y, table, info, 2, 2, 2, out);
+    near_to(out[0], 8);
+    near_to(out[1], 10);
+    assert_true(isnan(out[2]) && isnan(out[3])); /* position 2 is past the table */
+    ref_softcap(y, 1, 2.0, out);
+    near_to(out[0], 2 * tanh(0.5));
 }
 
 static void sample(void **state)
@@ -187,9 +248,17 @@ static void nll(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(matmul),    cmocka_unit_test(embed),      cmocka_unit_test(rmsnorm),
-        cmocka_unit_test(silu_gate), cmocka_unit_test(rope_store), cmocka_unit_test(attention),
-        cmocka_unit_test(sample),    cmocka_unit_test(gumbel),     cmocka_unit_test(nll),
+        cmocka_unit_test(matmul),
+        cmocka_unit_test(embed),
+        cmocka_unit_test(rmsnorm),
+        cmocka_unit_test(silu_gate),
+        cmocka_unit_test(rope_store),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(norms_and_gelu),
+        cmocka_unit_test(biases_positions_and_caps),
+        cmocka_unit_test(sample),
+        cmocka_unit_test(gumbel),
+        cmocka_unit_test(nll),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-"""tokenizer.json and tokenizer_config.json as published models have them, each with a vocabulary of
-about 300 tokens: the normalisers, pre-tokenisers, post-processors and added-token rules are those of
+"""tokenizer.json and tokenizer_config.json as published models have them, each with a vocabulary
+of about 300 tokens: the normalisers, pre-tokenisers, post-processors and added-token rules are those of
 the family, only the pieces are few.
 
     smollm      digits one by one, then GPT-2's words; special tokens first; adds nothing
@@ -12,12 +12,13 @@ the family, only the pieces are few.
     gemma       no space before the text, "\\n\\n" and "\\t" as tokens that are not special; BOS
     phi3        llama 2's with added tokens that swallow the white space to their right
 
-Needs nothing but the standard library and the package regex.
+Trained on the text of make_tiny_models.py.
 """
 
 import json
 
 from bpe import PATTERNS, byte_alphabet, split_words
+from make_tiny_models import TEXT
 
 QUOTED = "'s|'t|'re|'ve|'m|'ll|'d"
 TAIL = r"\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -32,17 +33,6 @@ GPT4O = (
     rf"|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*(?i:{QUOTED})?"
     rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{TAIL}"
 )
-
-TEXT = """\
-The kernel reads a tile of weights, multiplies it with a tile of activations and writes the sum. \
-A residual stream carries what every layer adds; a norm keeps its length in bounds, and the \
-rotation of queries and keys tells near from far. When the cache grows past its first block, the \
-second block must be read at the right place: position 256 is the first token there, and an index\
- that is off by one shows here and nowhere else. Ωμέγα, 数字 0123456789, naïve café, emoji 😊 — and \
-code: for (i = 0; i < n; i++) { sum += x[i] * w[i]; } The end of the text is not the end of the \
-test, since the test goes on for as many tokens as it was told to read, and then it reads a few \
-more.
-"""
 
 # Strings that take families apart; each with the ids that Hugging Face's tokenizers gives.
 CASES = [
@@ -82,7 +72,8 @@ CHATML = (
 LLAMA3_CHAT = (
     "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message['role'] + "
     "'<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
+    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+    "{% endif %}"
 )
 INST_CHAT = (
     "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
@@ -153,7 +144,9 @@ def begin_with(token, number):
 
 
 def byte_level(use_regex, add_prefix_space=False):
-    return dict(type="ByteLevel", add_prefix_space=add_prefix_space, trim_offsets=True, use_regex=use_regex)
+    return dict(
+        type="ByteLevel", add_prefix_space=add_prefix_space, trim_offsets=True, use_regex=use_regex
+    )
 
 
 def split_by(pattern):
@@ -238,9 +231,7 @@ DECODE = [
 ]
 STRIP = dict(type="Strip", content=" ", start=1, stop=0)
 LLAMA2 = dict(
-    normalizer=dict(
-        type="Sequence", normalizers=[dict(type="Prepend", prepend=SPACE), REPLACE]
-    ),
+    normalizer=dict(type="Sequence", normalizers=[dict(type="Prepend", prepend=SPACE), REPLACE]),
     post_processor=begin_with("<s>", 1),
     decoder=dict(type="Sequence", decoders=[*DECODE, STRIP]),
 )
@@ -264,7 +255,13 @@ def smollm():
 
 
 def llama_bpe():
-    names = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+    names = [
+        "<|begin_of_text|>",
+        "<|end_of_text|>",
+        "<|start_header_id|>",
+        "<|end_header_id|>",
+        "<|eot_id|>",
+    ]
     post = dict(
         type="Sequence", processors=[byte_level(True), begin_with("<|begin_of_text|>", 256 + 32)]
     )
@@ -275,7 +272,12 @@ def llama_bpe():
         chat_template=LLAMA3_CHAT,
     )
     made = byte_bpe(
-        names, last=True, pairs=True, ignore_merges=True, pre_tokenizer=split_by(LLAMA3), post_processor=post
+        names,
+        last=True,
+        pairs=True,
+        ignore_merges=True,
+        pre_tokenizer=split_by(LLAMA3),
+        post_processor=post,
     )
     return made, config
 
@@ -293,7 +295,11 @@ def qwen2():
         chat_template=CHATML,
     )
     made = byte_bpe(
-        names, last=True, pairs=True, normalizer=dict(type="NFC"), pre_tokenizer=split_by(QWEN2),
+        names,
+        last=True,
+        pairs=True,
+        normalizer=dict(type="NFC"),
+        pre_tokenizer=split_by(QWEN2),
         post_processor=byte_level(False),
     )
     made["added_tokens"].append(added(291, "<think>", special=False))
@@ -310,7 +316,10 @@ def gpt2():
         unk_token="<|endoftext|>",
     )
     made = byte_bpe(
-        [], last=False, pre_tokenizer=byte_level(True), post_processor=byte_level(True) | {"trim_offsets": False}
+        [],
+        last=False,
+        pre_tokenizer=byte_level(True),
+        post_processor=byte_level(True) | {"trim_offsets": False},
     )
     made["model"]["vocab"]["<|endoftext|>"] = 288
     made["added_tokens"] = [added(288, "<|endoftext|>", normalized=True)]
@@ -328,7 +337,9 @@ def gpt_4o():
         pad_token="<|endoftext|>",
         chat_template=PHI3_CHAT.replace("\\n", ""),
     )
-    return byte_bpe(names, last=True, pairs=True, pre_tokenizer=split_by(GPT4O), post_processor=byte_level(True)), config
+    return byte_bpe(
+        names, last=True, pairs=True, pre_tokenizer=split_by(GPT4O), post_processor=byte_level(True)
+    ), config
 
 
 def llama_spm():
@@ -376,8 +387,13 @@ def gemma():
         chat_template=GEMMA_CHAT,
     )
     made = spm_bpe(
-        before, rules, bytes_last=True, normalizer=REPLACE, pre_tokenizer=split,
-        post_processor=begin_with("<bos>", 2), decoder=dict(type="Sequence", decoders=DECODE),
+        before,
+        rules,
+        bytes_last=True,
+        normalizer=REPLACE,
+        pre_tokenizer=split,
+        post_processor=begin_with("<bos>", 2),
+        decoder=dict(type="Sequence", decoders=DECODE),
     )
     return made, config
 
@@ -426,7 +442,9 @@ def build(family):
 
 
 def n_tokens(made):
-    return 1 + max([*made["model"]["vocab"].values(), *(token["id"] for token in made["added_tokens"])])
+    return 1 + max(
+        [*made["model"]["vocab"].values(), *(token["id"] for token in made["added_tokens"])]
+    )
 
 
 def text_of(value):

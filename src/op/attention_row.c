@@ -1,0 +1,92 @@
+/*
+ * attention_row.c - attention of single rows on a GPU: a decode step, spread over many workgroups.
+ */
+#include <assert.h>
+
+#include "base/checked.h"
+#include "kernels/kernels.gen.h"
+#include "op/op.h"
+#include "op/rows.h"
+
+enum {
+    CHUNK = 64, /* positions that a workgroup takes at once */
+    MAX_SPLITS = 64,
+    ENOUGH = 1024, /* workgroups that fill a large device */
+    MAX_HEADS = 8,
+};
+
+typedef struct dealing {
+    uint32_t heads, head_tiles;
+    uint32_t splits, split_chunks;
+} dealing;
+
+/* Chunks of positions that a row sees at most. */
+static uint64_t chunks_of(const op_attention_shape *s)
+{
+    const uint64_t chunks = ceil_div(s->longest, CHUNK);
+    return s->window == 0 ? chunks
+                          : min_u64(chunks, ceil_div((uint64_t)s->window + CHUNK - 1, CHUNK));
+}
+
+static dealing deal(const op_attention_shape *s)
+{
+    const uint32_t heads = s->q_heads / s->kv_heads;
+    dealing d;
+    d.head_tiles = ceil_div_u32(heads, MAX_HEADS);
+    d.heads = ceil_div_u32(heads, d.head_tiles);
+    const uint64_t tiles = (uint64_t)s->rows * d.head_tiles * s->kv_heads;
+    const uint64_t chunks = chunks_of(s);
+    const uint64_t splits = min_u64(min_u64(chunks, MAX_SPLITS), max_u64(ENOUGH / tiles, 1));
+    d.split_chunks = (uint32_t)ceil_div(chunks, splits);
+    d.splits = (uint32_t)ceil_div(chunks, d.split_chunks);
+    return d;
+}
+
+uint64_t op_attention_row_parts(const op_attention_shape *s)
+{
+    const uint64_t chunks = min_u64(chunks_of(s), MAX_SPLITS);
+    return max_u64(s->rows, min_u64(s->rows * chunks, ceil_div(ENOUGH, s->kv_heads)));
+}
+
+uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
+                                 const op_attention_shape *s)
+{
+    gpu_device *device = gpu_recorder_device(rec);
+    const dealing d = deal(s);
+    struct kernel_attention_row_options options = {.direct = 1, .heads = d.heads};
+    gpu_pipeline *direct = kernel_attention_row_get(device, &options);
+    options.direct = 0;
+    gpu_pipeline *split = kernel_attention_row_get(device, &options);
+    const struct kernel_attention_row_views views = {
+        .q = v->q,
+        .k_cache = v->k_cache,
+        .v_cache = v->v_cache,
+        .row_info = v->row_info,
+        .block_table = v->block_table,
+        .out = d.splits == 1 ? v->out : v->scratch,
+    };
+    struct kernel_attention_row_params params = {
+        .rows = s->rows,
+        .q_heads = s->q_heads,
+        .kv_heads = s->kv_heads,
+        .head_dim = s->head_dim,
+        .head_tiles = d.head_tiles,
+        .splits = d.splits,
+        .split_chunks = d.split_chunks,
+        .scale = s->scale,
+        .window = s->window == 0 ? UINT32_MAX : s->window,
+        .softcap = s->softcap,
+    };
+    const uint64_t tiles = (uint64_t)s->rows * d.head_tiles * s->kv_heads * d.splits;
+    assert(tiles <= UINT32_MAX);
+    const uint64_t cost = (uint64_t)d.split_chunks * CHUNK * d.heads * s->head_dim * 2;
+    const uint64_t step = op_cut(device, tiles, cost, 1);
+    for (uint64_t tile = 0; tile < tiles; tile += step) {
+        params.first_tile = (uint32_t)tile;
+        params.tile_end = (uint32_t)min_u64(tile + step, tiles);
+        const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
+        kernel_attention_row_dispatch(rec, d.splits == 1 ? direct : split, &views, &params, grid.x,
+                                      grid.y, 1);
+    }
+    return d.splits;
+}

@@ -1,0 +1,495 @@
+/*
+ * products.c - the product of many rows through tiles in workgroup memory: on matrix units with f16
+ * operands, or in f32 registers. Both read the weight from scratch, where it is unpacked once a
+ * call (a chunk of its rows at a time), unless it is stored as they want it.
+ *
+ * Rounding: with matrix units a weight and an input are rounded to f16 (half a unit in 2^11 each)
+ * and products are added up in f32; a row whose largest value f16 does not hold well is moved by a
+ * power of two and back. In f32 nothing is rounded but the sums.
+ */
+#include <assert.h>
+#include <math.h>
+
+#include "base/checked.h"
+#include "base/half.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/random.h"
+#include "kernels/kernels.gen.h"
+#include "op/op.h"
+#include "op/rows.h"
+
+enum {
+    CHUNK_ROWS = 128,     /* chunks of a weight are multiples of it: whole tiles, aligned views */
+    MOST_K = 32768,       /* so that one chunk fits every device's binding */
+    LEAST_ROWS_HALF = 16, /* of x: below it the register tile reads the packed weight sooner */
+    LEAST_ROWS_STEEL = 48,
+    LEAST_COLS = 32,
+    MOST_ROWS = OP_PRODUCT_ROWS,
+    FEW_TILES = 96, /* tiles of 128 x 128 below which smaller ones keep more of the device busy */
+    ALIGNMENT = 256,
+    UNPACK_LANES = 64,
+    TO_HALF_LANES = 128,
+};
+
+/* Bytes of an unpacked chunk: more reads the inputs less often, less stays in the cache. */
+static const uint64_t chunk_bytes = UINT64_C(64) << 20;
+
+static bool is_half(const op_kernel_row *row)
+{
+    return row->kernel == &kernel_product_half_matrix;
+}
+
+bool op_is_product(const op_kernel_row *row)
+{
+    return is_half(row) || row->kernel == &kernel_product_steel;
+}
+
+/* ---- which shapes, which devices ------------------------------------------------------------- */
+
+bool op_half_runs(gpu_device *device)
+{
+    const gpu_adapter_info *info = gpu_device_adapter(device);
+    if (info->subgroup_min != 32 || info->subgroup_max != 32)
+        return false;
+    for (uint32_t i = 0; i < info->matrix_count; i++) {
+        const gpu_matrix_shape *m = &info->matrices[i];
+        if (m->component == GPU_COMPONENT_F16 && m->result == GPU_COMPONENT_F32 && m->m == 16 &&
+            m->n == 16 && m->k == 16)
+            return true;
+    }
+    return false;
+}
+
+bool op_half_fits(const op_shape *shape)
+{
+    return shape->scratch && shape->half && shape->rows >= LEAST_ROWS_HALF &&
+           shape->n >= LEAST_COLS && shape->k % 32 == 0 && shape->k <= MOST_K;
+}
+
+bool op_half_fits_few(const op_shape *shape)
+{
+    return op_half_fits(shape) &&
+           (shape->rows <= 64 || ceil_div(shape->rows, 128) * ceil_div(shape->n, 128) < FEW_TILES);
+}
+
+bool op_steel_fits(const op_shape *shape)
+{
+    return shape->scratch && shape->rows >= LEAST_ROWS_STEEL && shape->n >= LEAST_COLS &&
+           shape->k % 16 == 0 && shape->k <= MOST_K;
+}
+
+/* ---- scratch --------------------------------------------------------------------------------- */
+
+/* Nothing but the end of x depends on the rows: one bind group serves any number of them. */
+typedef struct scratch_plan {
+    uint64_t chunk;                        /* rows of the weight unpacked at a time */
+    uint64_t w_scale, w, x_scale, x, size; /* offsets, and the bytes in all */
+} scratch_plan;
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return ceil_div(bytes, ALIGNMENT) * ALIGNMENT;
+}
+
+static scratch_plan plan(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
+                         uint64_t rows, bool half)
+{
+    const gpu_limits *limits = gpu_device_limits(device);
+    const uint64_t most =
+        min_u64(chunk_bytes, min_u64(limits->max_storage_binding, limits->max_buffer_size / 2));
+    const uint64_t row_bytes = k * (half ? 2 : 4);
+    const bool direct = format.layout == (half ? LAYOUT_F16 : LAYOUT_F32);
+    scratch_plan p = {0};
+    p.chunk = min_u64(ceil_div(n, CHUNK_ROWS), max_u64(most / row_bytes / CHUNK_ROWS, 1));
+    p.chunk *= CHUNK_ROWS;
+    p.w = half ? aligned(p.chunk * 4) : 0;
+    p.x_scale = p.w + (direct ? 0 : aligned(p.chunk * row_bytes));
+    p.x = p.x_scale + (half ? aligned(MOST_ROWS * 4) : 0);
+    p.size = p.x + (half ? aligned(rows * row_bytes) : 0);
+    return p;
+}
+
+static gpu_view part_of(gpu_view scratch, uint64_t offset, uint64_t size)
+{
+    return (gpu_view){scratch.buffer, scratch.offset + offset, size};
+}
+
+uint64_t op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
+                                  weight_format format, uint64_t n, uint64_t k, uint32_t rows)
+{
+    return max_u64(4, plan(device, format, n, k, rows, is_half(row)).size);
+}
+
+uint64_t op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
+                                 uint32_t rows)
+{
+    uint64_t bytes = 0;
+    op_shape shape = {.rows = rows, .n = n, .k = k, .format = format, .scratch = true};
+    for (int half = 0; half < 2; half++) {
+        shape.half = half != 0;
+        const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
+        if (op_is_product(row))
+            bytes = max_u64(bytes, plan(device, format, n, k, rows, is_half(row)).size);
+    }
+    return bytes;
+}
+
+/* ---- recording ------------------------------------------------------------------------------- */
+
+typedef struct product {
+    gpu_recorder *rec;
+    const op_kernel_row *row;
+    const op_weight *weight;
+    bool half;
+    gpu_view x, y, scratch;
+    uint32_t rows;
+    uint64_t column, width; /* where the first column goes, and how wide y is */
+    op_mode mode;
+    scratch_plan plan;
+} product;
+
+static gpu_view w_view(const product *p)
+{
+    return part_of(p->scratch, p->plan.w, p->plan.chunk * p->weight->k * (p->half ? 2 : 4));
+}
+
+static gpu_view w_scale_view(const product *p)
+{
+    return part_of(p->scratch, p->plan.w_scale, p->plan.chunk * 4);
+}
+
+static gpu_view x_scale_view(const product *p)
+{
+    return part_of(p->scratch, p->plan.x_scale, MOST_ROWS * 4);
+}
+
+static gpu_view x_view(const product *p)
+{
+    const gpu_limits *limits = gpu_device_limits(gpu_recorder_device(p->rec));
+    const uint64_t all = (p->scratch.size - p->plan.x) / 16 * 16;
+    const uint64_t own = p->rows * p->weight->k * 2;
+    return part_of(p->scratch, p->plan.x, all <= limits->max_storage_binding ? all : own);
+}
+
+static void to_half(const product *p)
+{
+    gpu_device *device = gpu_recorder_device(p->rec);
+    const uint64_t k = p->weight->k;
+    gpu_pipeline *pipeline =
+        kernel_to_half_get(device, &(struct kernel_to_half_options){.lanes = TO_HALF_LANES});
+    const struct kernel_to_half_views views = {
+        .x = p->x,
+        .out = x_view(p),
+        .scale = x_scale_view(p),
+    };
+    const struct kernel_to_half_params params = {.rows = p->rows, .k = (uint32_t)k};
+    const op_grid grid = op_fold(device, p->rows);
+    kernel_to_half_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+}
+
+static void unpack(const product *p, const op_weight_part *part, uint64_t row0, uint64_t rows)
+{
+    gpu_device *device = gpu_recorder_device(p->rec);
+    const op_weight *w = p->weight;
+    const struct kernel_unpack_half_options options = {
+        .layout = (uint32_t)w->format.layout,
+        .scale = (uint32_t)w->format.scale,
+        .group = w->format.group ? w->format.group : 8,
+        .lanes = UNPACK_LANES,
+    };
+    gpu_pipeline *pipeline = kernel_unpack_half_get(device, &options);
+    const gpu_view data = gpu_whole(part->data);
+    const struct kernel_unpack_half_views views = {
+        .data = data,
+        .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
+        .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
+        .out = w_view(p),
+        .scale = w_scale_view(p),
+    };
+    const struct kernel_unpack_half_params params = {
+        .row0 = (uint32_t)row0,
+        .row_end = (uint32_t)(row0 + rows),
+        .k = (uint32_t)w->k,
+        .data_words = (uint32_t)weight_row_words(w->format, w->k),
+        .high_words = (uint32_t)weight_high_row_words(w->format, w->k),
+        .scale_words = (uint32_t)weight_scale_row_words(w->format, w->k),
+    };
+    const op_grid grid = op_fold(device, rows);
+    kernel_unpack_half_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+}
+
+/* Tiles of the product with `cols` rows of the weight that lie in w, as many a dispatch as the
+ * device may be kept with: `speedup` times the work of the register tile in the same time. */
+static void multiply(const product *p, gpu_view w, uint64_t first, uint64_t cols, bool scaled)
+{
+    enum { SPEEDUP_HALF = 32, SPEEDUP_STEEL = 4 };
+    gpu_device *device = gpu_recorder_device(p->rec);
+    const bool half = p->half;
+    const uint64_t k = p->weight->k;
+    const struct kernel_product_half_matrix_options options = {
+        .subs_m = p->row->tile_rows / 64,
+        .subs_n = p->row->tile_cols / 64,
+    };
+    gpu_pipeline *pipeline = gpu_pipeline_get(device, p->row->kernel, half ? &options : NULL);
+    const uint64_t tiles = ceil_div(p->rows, p->row->tile_rows) * ceil_div(cols, p->row->tile_cols);
+    assert(tiles <= UINT32_MAX);
+    const uint64_t cost =
+        (uint64_t)p->row->tile_rows * p->row->tile_cols * k / (half ? SPEEDUP_HALF : SPEEDUP_STEEL);
+    const uint64_t step = op_cut(device, tiles, max_u64(cost, 1), 1);
+    for (uint64_t tile = 0; tile < tiles; tile += step) {
+        const uint32_t begin = (uint32_t)tile, end = (uint32_t)min_u64(tile + step, tiles);
+        const op_grid grid = op_fold(device, end - begin);
+        if (half) {
+            const struct kernel_product_half_matrix_views views = {
+                .x = x_view(p),
+                .w = w,
+                .x_scale = x_scale_view(p),
+                .w_scale = scaled ? w_scale_view(p) : x_scale_view(p),
+                .y = p->y,
+            };
+            const struct kernel_product_half_matrix_params params = {
+                .rows = p->rows,
+                .cols = (uint32_t)cols,
+                .k = (uint32_t)k,
+                .col0 = (uint32_t)(p->column + first),
+                .y_cols = (uint32_t)p->width,
+                .first_tile = begin,
+                .tile_end = end,
+                .w_scaled = scaled,
+                .accumulate = p->mode == OP_ACCUMULATE,
+            };
+            kernel_product_half_matrix_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y,
+                                                1);
+        } else {
+            const struct kernel_product_steel_views views = {.x = p->x, .w = w, .y = p->y};
+            const struct kernel_product_steel_params params = {
+                .rows = p->rows,
+                .cols = (uint32_t)cols,
+                .k = (uint32_t)k,
+                .col0 = (uint32_t)(p->column + first),
+                .y_cols = (uint32_t)p->width,
+                .first_tile = begin,
+                .tile_end = end,
+                .accumulate = p->mode == OP_ACCUMULATE,
+            };
+            kernel_product_steel_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+        }
+    }
+}
+
+static product prepare(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
+                       uint32_t rows, gpu_view scratch, bool half)
+{
+    assert(rows <= MOST_ROWS);
+    return (product){
+        .rec = rec,
+        .row = row,
+        .weight = w,
+        .half = half,
+        .x = {x.buffer, x.offset, x.size / 16 * 16}, /* whole words of four */
+        .scratch = scratch,
+        .rows = rows,
+        .plan = plan(gpu_recorder_device(rec), w->format, w->n, w->k, rows, half),
+    };
+}
+
+void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
+                       gpu_view y, uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
+                       gpu_view scratch)
+{
+    const bool half = is_half(row);
+    const bool direct = w->format.layout == (half ? LAYOUT_F16 : LAYOUT_F32);
+    product p = prepare(rec, w, row, x, rows, scratch, half);
+    p.y = y;
+    p.column = column;
+    p.width = width;
+    p.mode = mode;
+    if (p.plan.size > 0 && !op_check_view(rec, "matmul", "scratch", scratch, p.plan.size))
+        return;
+    if (half)
+        to_half(&p);
+    for (uint32_t i = 0; i < w->part_count; i++) {
+        const op_weight_part *part = &w->parts[i];
+        if (direct) {
+            multiply(&p, gpu_whole(part->data), part->row0, part->rows, false);
+            continue;
+        }
+        for (uint64_t at = 0; at < part->rows; at += p.plan.chunk) {
+            const uint64_t count = min_u64(p.plan.chunk, part->rows - at);
+            if (half)
+                unpack(&p, part, at, count);
+            else
+                op_dequantize(rec, w, part->row0 + at, (uint32_t)count, w_view(&p));
+            multiply(&p, w_view(&p), part->row0 + at, count, half);
+        }
+    }
+}
+
+op_halves op_halves_of(gpu_device *device, const op_weight *w, uint32_t rows)
+{
+    const scratch_plan p = plan(device, w->format, w->n, w->k, rows, true);
+    return (op_halves){p.w, p.w_scale, p.x, p.x_scale, p.size};
+}
+
+void op_record_halves(gpu_recorder *rec, const op_weight *w, gpu_view x, uint32_t rows,
+                      gpu_view scratch)
+{
+    const product p = prepare(rec, w, NULL, x, rows, scratch, true);
+    if (!op_check_view(rec, "matmul", "scratch", scratch, p.plan.size))
+        return;
+    to_half(&p);
+    unpack(&p, &w->parts[0], 0, min_u64(w->parts[0].rows, p.plan.chunk));
+}
+
+/* ---- is the device good at it? --------------------------------------------------------------- */
+
+/* Marks that this room keeps with a device. */
+enum { MARK_CHECKED = 1, MARK_HALF_GOOD = 2 };
+
+enum { CHECK_ROWS = 70, CHECK_COLS = 200 };
+
+typedef struct trial {
+    gpu_buffer *x, *y, *scratch;
+    op_weight *weight;
+    float *got, *want;
+} trial;
+
+static void trial_close(trial *t)
+{
+    gpu_buffer_destroy(t->x);
+    gpu_buffer_destroy(t->y);
+    gpu_buffer_destroy(t->scratch);
+    op_weight_destroy(t->weight);
+    mem_free(t->got);
+    mem_free(t->want);
+}
+
+/* 4-bit weights and inputs around 1, from a generator. */
+static temper_status trial_fill(trial *t, gpu_device *device, uint32_t k, error *err)
+{
+    const weight_format format = {LAYOUT_Q4, SCALE_F16, 32};
+    random_state random = {.state = k};
+    const uint64_t words = weight_row_words(format, k), scales = weight_scale_row_words(format, k);
+    uint32_t *data = mem_calloc(CHECK_COLS, words * 4), *scale = mem_calloc(CHECK_COLS, scales * 4);
+    float *x = mem_calloc(CHECK_ROWS, k * sizeof *x);
+    temper_status status = TEMPER_OK;
+    if (data == NULL || scale == NULL || x == NULL)
+        status = error_set(err, TEMPER_NO_MEMORY, "no memory to check the device");
+    for (uint64_t i = 0; status == TEMPER_OK && i < CHECK_COLS * words; i++)
+        data[i] = (uint32_t)random_u64(&random);
+    for (uint64_t i = 0; status == TEMPER_OK && i < CHECK_COLS * scales; i++) {
+        const uint32_t low = f32_to_f16((float)(0.01 + 0.02 * random_unit(&random)));
+        scale[i] = low | (uint32_t)f32_to_f16((float)(0.01 + 0.02 * random_unit(&random))) << 16;
+    }
+    for (uint64_t i = 0; status == TEMPER_OK && i < (uint64_t)CHECK_ROWS * k; i++)
+        x[i] = (float)random_normal(&random);
+    if (status == TEMPER_OK)
+        status = op_weight_create(device, format, CHECK_COLS, k, "device check", &t->weight, err);
+    if (status == TEMPER_OK)
+        status = op_weight_write_rows(t->weight, 0, CHECK_COLS,
+                                      (weight_planes){.data = data, .scales = scale}, err);
+    if (status == TEMPER_OK)
+        status = gpu_write(device, t->x, 0, x, (uint64_t)CHECK_ROWS * k * 4, err);
+    mem_free(data);
+    mem_free(scale);
+    mem_free(x);
+    return status;
+}
+
+static temper_status trial_open(trial *t, gpu_device *device, uint32_t k, error *err)
+{
+    const uint64_t y_bytes = (uint64_t)CHECK_ROWS * CHECK_COLS * 4;
+    const weight_format format = {LAYOUT_Q4, SCALE_F16, 32};
+    const uint64_t scratch = max_u64(plan(device, format, CHECK_COLS, k, CHECK_ROWS, true).size,
+                                     plan(device, format, CHECK_COLS, k, CHECK_ROWS, false).size);
+    t->got = mem_calloc(1, y_bytes);
+    t->want = mem_calloc(1, y_bytes);
+    if (t->got == NULL || t->want == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "no memory to check the device");
+    temper_status status = gpu_buffer_create(device, (uint64_t)CHECK_ROWS * k * 4,
+                                             GPU_PURPOSE_SCRATCH, "device check x", &t->x, err);
+    if (status == TEMPER_OK)
+        status =
+            gpu_buffer_create(device, y_bytes, GPU_PURPOSE_SCRATCH, "device check y", &t->y, err);
+    if (status == TEMPER_OK)
+        status = gpu_buffer_create(device, scratch, GPU_PURPOSE_SCRATCH, "device check scratch",
+                                   &t->scratch, err);
+    return status == TEMPER_OK ? trial_fill(t, device, k, err) : status;
+}
+
+/* One product by the row, or with NULL as op_matmul computes it. */
+static temper_status trial_run(trial *t, gpu_device *device, const op_kernel_row *row, float *out,
+                               error *err)
+{
+    gpu_recorder *rec = gpu_record_begin(device);
+    const gpu_view y = gpu_whole(t->y);
+    if (row == NULL)
+        op_matmul(rec, t->weight, gpu_whole(t->x), y, CHECK_ROWS, OP_WRITE);
+    else
+        op_record_product(rec, t->weight, row, gpu_whole(t->x), y, CHECK_ROWS, 0, CHECK_COLS,
+                          OP_WRITE, gpu_whole(t->scratch));
+    gpu_record_readback(rec, y);
+    gpu_ticket ticket = {0};
+    const temper_status status = gpu_submit(rec, &ticket, err);
+    return status == TEMPER_OK ? gpu_wait(device, ticket, out, y.size, err) : status;
+}
+
+/* Largest difference under 1 % of the mean magnitude, mean difference under 0.5 % of it. */
+static bool close_enough(const float *got, const float *want, uint64_t count)
+{
+    double size = 0, largest = 0, sum = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const double off = fabs((double)got[i] - (double)want[i]);
+        if (!isfinite(got[i]))
+            return false;
+        size += fabs((double)want[i]);
+        largest = fmax(largest, off);
+        sum += off;
+    }
+    return largest < 0.01 * size / (double)count && sum < 0.005 * size;
+}
+
+temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err)
+{
+    static const uint32_t ks[] = {32, 576, 2048, 8192};
+    *agrees = true;
+    for (uint32_t i = 0; *agrees && i < sizeof ks / sizeof *ks; i++) {
+        trial t = {0};
+        temper_status status = trial_open(&t, device, ks[i], err);
+        if (status == TEMPER_OK)
+            status = trial_run(&t, device, NULL, t.want, err);
+        if (status == TEMPER_OK)
+            status = trial_run(&t, device, row, t.got, err);
+        if (status == TEMPER_OK)
+            *agrees = close_enough(t.got, t.want, (uint64_t)CHECK_ROWS * CHECK_COLS);
+        trial_close(&t);
+        if (status != TEMPER_OK)
+            return status;
+    }
+    return TEMPER_OK;
+}
+
+temper_status op_matmul_check(gpu_device *device, bool *half, error *err)
+{
+    *half = (gpu_device_marks(device) & MARK_HALF_GOOD) != 0;
+    if (gpu_device_marks(device) & MARK_CHECKED)
+        return TEMPER_OK;
+    bool any = false, good = true;
+    for (uint32_t i = 0; good && i < op_table_matmul.count; i++) {
+        const op_kernel_row *row = &op_table_matmul.rows[i];
+        if (!is_half(row) || !op_row_runs(device, row))
+            continue;
+        any = true;
+        const temper_status status = op_row_agrees(device, row, &good, err);
+        if (status != TEMPER_OK)
+            return status;
+        if (!good)
+            log_message(LOG_WARNING,
+                        "%s multiplies f16 matrices wrongly (%s): products stay in f32",
+                        gpu_device_adapter(device)->name, row->name);
+    }
+    *half = any && good;
+    gpu_device_mark(device, MARK_CHECKED | (*half ? MARK_HALF_GOOD : 0));
+    return TEMPER_OK;
+}

@@ -1,0 +1,70 @@
+/*
+ * op_rows.c - kernel rows that a software device leaves alone because they are slower there: each
+ * is preferred in turn, so that every row is proved on every machine that has what it needs.
+ */
+#include "gpu/op_common.h"
+
+#include <string.h>
+
+#include "op/rows.h"
+
+/* Runs the quick cases of the row's op with the row preferred; returns how many were wrong. */
+static uint32_t run_row(gpu_device *device, const op_table *table, const op_kernel_row *row)
+{
+    uint32_t wrong = 0, ran = 0;
+    op_prefer_row(row->name);
+    for (uint32_t i = 0; i < check_case_count(); i++) {
+        const check_case c = check_case_at(i);
+        if (strcmp(c.op, table->op) != 0 || c.cost != CHECK_QUICK)
+            continue;
+        wrong += !run_one(device, i);
+        ran++;
+    }
+    op_prefer_row(NULL);
+    print_message("%s, %s: %u cases, %u wrong\n", table->op, row->name, ran, wrong);
+    assert_true(ran > 0);
+    return wrong;
+}
+
+static void run_rows(const temper_device_desc *desc)
+{
+    gpu_device *device;
+    error err = {0};
+    if (check_open(desc, true, &device, &err) != TEMPER_OK)
+        fail_msg("%s", err.text);
+    print_message("%s\n", gpu_device_adapter(device)->name);
+    uint32_t wrong = 0, rows = 0;
+    for (uint32_t t = 0; op_tables[t] != NULL; t++) {
+        for (uint32_t r = 0; r < op_tables[t]->count; r++) {
+            const op_kernel_row *row = &op_tables[t]->rows[r];
+            if (!row->gpu_only || !op_row_runs(device, row))
+                continue;
+            wrong += run_row(device, op_tables[t], row);
+            rows++;
+        }
+    }
+    gpu_device_release(device);
+    assert_true(rows >= 5);
+    assert_int_equal(wrong, 0);
+}
+
+static void with_every_feature(void **state)
+{
+    (void)state;
+    run_rows(&(temper_device_desc){0});
+}
+
+static void with_bounds_checks(void **state)
+{
+    (void)state;
+    run_rows(&(temper_device_desc){.robust = true});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_every_feature),
+        cmocka_unit_test(with_bounds_checks),
+    };
+    return cmocka_run_group_tests_name("gpu_op_rows", tests, NULL, NULL);
+}
