@@ -228,6 +228,7 @@ void model_close(model *m)
         gpu_buffer_destroy(*rows[i].buffer);
     gpu_buffer_destroy(m->scratch.attention);
     gpu_buffer_destroy(m->scratch.products);
+    gpu_buffer_destroy(m->scratch.sums);
     if (m->head != m->embedding)
         op_weight_destroy(m->head);
     op_weight_destroy(m->embedding);
@@ -255,12 +256,14 @@ static temper_status prepare(model *m, const kv_cache *cache, gpu_buffer *inputs
     return gpu_submit(rec, NULL, err);
 }
 
-static void widen(const model *m, const model_linear *linear, uint64_t *bytes)
+static void widen(const model *m, const model_linear *linear, op_product_bytes *bytes)
 {
     for (uint32_t i = 0; i < linear->count; i++) {
         const op_weight *w = linear->weights[i];
-        *bytes =
-            max_u64(*bytes, op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, m->max_rows));
+        const op_product_bytes own =
+            op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, m->max_rows);
+        bytes->scratch = max_u64(bytes->scratch, own.scratch);
+        bytes->sums = max_u64(bytes->sums, own.sums);
     }
 }
 
@@ -275,7 +278,7 @@ temper_status model_choose_products(model *m, bool exact, error *err)
 static temper_status products_open(model *m, error *err)
 {
     model_scratch *s = &m->scratch;
-    uint64_t bytes = 0;
+    op_product_bytes bytes = {0, 0};
     if (s->products != NULL)
         return TEMPER_OK;
     for (uint32_t i = 0; i < m->config.layers; i++) {
@@ -285,12 +288,17 @@ static temper_status products_open(model *m, error *err)
         widen(m, &layer->gate_up, &bytes);
         widen(m, &layer->ffn_down, &bytes);
     }
-    if (bytes == 0)
+    if (bytes.scratch == 0)
         return TEMPER_OK;
-    const temper_status status = gpu_buffer_create(m->device, bytes, GPU_PURPOSE_SCRATCH,
-                                                   "product scratch", &s->products, err);
+    temper_status status = gpu_buffer_create(m->device, max_u64(bytes.sums, 4), GPU_PURPOSE_SCRATCH,
+                                             "product sums", &s->sums, err);
     if (status == TEMPER_OK)
+        status = gpu_buffer_create(m->device, bytes.scratch, GPU_PURPOSE_SCRATCH, "product scratch",
+                                   &s->products, err);
+    if (status == TEMPER_OK) {
         s->allowed.scratch = gpu_whole(s->products);
+        s->allowed.sums = gpu_whole(s->sums);
+    }
     return status;
 }
 

@@ -64,6 +64,7 @@ typedef struct model_scratch {
     gpu_buffer *attention; /* op_attention's own, for `positions` */
     uint32_t positions;
     gpu_buffer *products; /* of the products of many rows, or NULL where they want none */
+    gpu_buffer *sums;     /* the same */
     op_products allowed;  /* what products may use, `products` among it */
 } model_scratch;
 

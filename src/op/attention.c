@@ -191,8 +191,10 @@ void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_ca
     if (shape->rows == 0 || shape->q_heads == 0 || shape->head_dim == 0 ||
         !check(rec, q, row_info, scratch, out, shape))
         return;
-    const tiling t = make_tiling(shape);
     gpu_device *device = gpu_recorder_device(rec);
+    /* What is bound may be less than the scratch there is: fewer splits then. */
+    scratch.size = min_u64(scratch.size, gpu_device_limits(device)->max_storage_binding / 4 * 4);
+    const tiling t = make_tiling(shape);
     const op_shape by = {.rows = t.rows};
     if (op_choose(device, &op_table_attention, &by)->kernel == &kernel_attention_row) {
         const op_attention_views all = {q, k_cache, v_cache, row_info, block_table, scratch, out};

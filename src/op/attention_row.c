@@ -28,7 +28,7 @@ static uint64_t chunks_of(const op_attention_shape *s)
                           : min_u64(chunks, ceil_div((uint64_t)s->window + CHUNK - 1, CHUNK));
 }
 
-static dealing deal(const op_attention_shape *s)
+static dealing deal(const op_attention_shape *s, uint64_t scratch_bytes)
 {
     const uint32_t heads = s->q_heads / s->kv_heads;
     dealing d;
@@ -36,7 +36,9 @@ static dealing deal(const op_attention_shape *s)
     d.heads = ceil_div_u32(heads, d.head_tiles);
     const uint64_t tiles = (uint64_t)s->rows * d.head_tiles * s->kv_heads;
     const uint64_t chunks = chunks_of(s);
-    const uint64_t splits = min_u64(min_u64(chunks, MAX_SPLITS), max_u64(ENOUGH / tiles, 1));
+    const uint64_t part_bytes = (uint64_t)s->rows * s->q_heads * ((uint64_t)s->head_dim + 2) * 4;
+    const uint64_t wanted = min_u64(min_u64(chunks, MAX_SPLITS), max_u64(ENOUGH / tiles, 1));
+    const uint64_t splits = max_u64(min_u64(wanted, scratch_bytes / part_bytes), 1);
     d.split_chunks = (uint32_t)ceil_div(chunks, splits);
     d.splits = (uint32_t)ceil_div(chunks, d.split_chunks);
     return d;
@@ -52,7 +54,7 @@ uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
                                  const op_attention_shape *s)
 {
     gpu_device *device = gpu_recorder_device(rec);
-    const dealing d = deal(s);
+    const dealing d = deal(s, v->scratch.size);
     struct kernel_attention_row_options options = {.direct = 1, .heads = d.heads};
     gpu_pipeline *direct = kernel_attention_row_get(device, &options);
     options.direct = 0;

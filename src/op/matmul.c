@@ -73,23 +73,12 @@ static const op_kernel_row rows_of_matmul[] = {
      .tile_rows = 1,
      .tile_cols = 4,
      .why = "a decoding step: bound by reading the weight once"},
-    {.name = "half_matrix_64",
-     .kernel = &kernel_product_half_matrix,
-     .invocations = 64,
-     .workgroup_memory = 18 << 10,
-     .gpu_only = true,
-     .runs = op_half_runs,
-     .fits = op_half_fits_few,
-     .tile_rows = 64,
-     .tile_cols = 128,
-     .why =
-         "many rows on matrix units: the weight is unpacked to f16 once; tiles of 64 x 128 where "
-         "larger ones would be few"},
     {.name = "half_matrix",
      .kernel = &kernel_product_half_matrix,
      .invocations = 128,
-     .workgroup_memory = 25 << 10,
+     .workgroup_memory = 20 << 10,
      .gpu_only = true,
+     .tiles = OP_TILES_F16,
      .runs = op_half_runs,
      .fits = op_half_fits,
      .tile_rows = 128,
@@ -102,6 +91,7 @@ static const op_kernel_row rows_of_matmul[] = {
      .invocations = 256,
      .workgroup_memory = 17 << 10,
      .gpu_only = true,
+     .tiles = OP_TILES_F32,
      .fits = op_steel_fits,
      .tile_rows = 128,
      .tile_cols = 128,
@@ -123,21 +113,26 @@ typedef struct columns {
     uint64_t first, width;
 } columns;
 
+static gpu_pipeline *pipeline_of(gpu_device *device, weight_format format, const op_kernel_row *row)
+{
+    const struct kernel_matmul_options options = {
+        .layout = (uint32_t)format.layout,
+        .scale = (uint32_t)format.scale,
+        .group = format.group ? format.group : 8,
+        .lanes = row->invocations,
+        .rows = row->tile_rows,
+        .cols = row->tile_cols,
+    };
+    return kernel_matmul_get(device, &options);
+}
+
 /* One part of the weight, its tiles cut into dispatches. */
 static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
                         const op_kernel_row *row, gpu_view x, gpu_view y, uint32_t rows, columns to,
                         op_mode mode)
 {
     gpu_device *device = gpu_recorder_device(rec);
-    const struct kernel_matmul_options options = {
-        .layout = (uint32_t)w->format.layout,
-        .scale = (uint32_t)w->format.scale,
-        .group = w->format.group ? w->format.group : 8,
-        .lanes = row->invocations,
-        .rows = row->tile_rows,
-        .cols = row->tile_cols,
-    };
-    gpu_pipeline *pipeline = kernel_matmul_get(device, &options);
+    gpu_pipeline *pipeline = pipeline_of(device, w->format, row);
     const gpu_view data = gpu_whole(part->data);
     const struct kernel_matmul_views views = {
         .data = data,
@@ -201,7 +196,9 @@ void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, g
     assert(column <= width && weight->n <= width - column && width <= UINT32_MAX);
     gpu_device *device = gpu_recorder_device(rec);
     const op_kernel_row *row = op_matmul_row(device, weight, rows, with);
-    const bool tiles = op_is_product(row);
+    const bool tiles = row->tiles != OP_TILES_NONE;
+    if (tiles) /* fewer rows, as a prompt's last ones may be, need the row that fits everything */
+        pipeline_of(device, weight->format, &rows_of_matmul[op_table_matmul.count - 1]);
     const uint64_t fit = op_rows_that_bind(device, rows, max_u64(x_bytes, y_bytes));
     const uint64_t step = tiles ? min_u64(fit, OP_PRODUCT_ROWS) : fit;
     for (uint64_t r = 0; r < rows; r += step) {
@@ -210,7 +207,7 @@ void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, g
         const gpu_view some_y = op_view_rows(device, y, r, count, y_bytes);
         if (tiles)
             op_record_product(rec, weight, row, some_x, some_y, (uint32_t)count, column, width,
-                              mode, with->scratch);
+                              mode, with);
         for (uint32_t i = 0; !tiles && i < weight->part_count; i++) {
             const op_weight_part *part = &weight->parts[i];
             if (row->kernel == &kernel_matvec_staged)

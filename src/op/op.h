@@ -112,15 +112,20 @@ void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view 
 typedef struct op_products {
     gpu_view scratch; /* op_matmul_scratch_bytes or more, its contents mean nothing after; buffer
                          NULL: none, and so no tiles in workgroup memory */
+    gpu_view sums;    /* the same; a buffer of its own */
     bool fixed;       /* the operand of a single row may be 16-bit fixed point: error about 4e-5 of
                          the root mean square */
     bool half;        /* operands may be rounded to f16 (sums stay f32): error about 3e-4 of the
                          root mean square. Set it only where op_matmul_check says so */
 } op_products;
 
-/* Bytes of scratch for products of up to so many rows with a weight; 0 where none would be used. */
-uint64_t op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
-                                 uint32_t rows);
+/* Bytes for products of up to so many rows with a weight; 0 where none would be used. */
+typedef struct op_product_bytes {
+    uint64_t scratch, sums;
+} op_product_bytes;
+
+op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
+                                         uint64_t k, uint32_t rows);
 
 /* Sets *half to whether the device's f16 products agree with its f32 products, at several K. The
  * first call on a device computes and waits; what it finds stays with the device, and a refusal is

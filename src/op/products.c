@@ -26,10 +26,11 @@ enum {
     LEAST_ROWS_STEEL = 48,
     LEAST_COLS = 32,
     MOST_ROWS = OP_PRODUCT_ROWS,
-    FEW_TILES = 96, /* tiles of 128 x 128 below which smaller ones keep more of the device busy */
     ALIGNMENT = 256,
     UNPACK_LANES = 64,
     TO_HALF_LANES = 128,
+    JOIN_LANES = 256,
+    SCALE_LANES = 64,
 };
 
 /* Bytes of an unpacked chunk: more reads the inputs less often, less stays in the cache. */
@@ -37,12 +38,7 @@ static const uint64_t chunk_bytes = UINT64_C(64) << 20;
 
 static bool is_half(const op_kernel_row *row)
 {
-    return row->kernel == &kernel_product_half_matrix;
-}
-
-bool op_is_product(const op_kernel_row *row)
-{
-    return is_half(row) || row->kernel == &kernel_product_steel;
+    return row->tiles == OP_TILES_F16;
 }
 
 /* ---- which shapes, which devices ------------------------------------------------------------- */
@@ -67,12 +63,6 @@ bool op_half_fits(const op_shape *shape)
            shape->n >= LEAST_COLS && shape->k % 32 == 0 && shape->k <= MOST_K;
 }
 
-bool op_half_fits_few(const op_shape *shape)
-{
-    return op_half_fits(shape) &&
-           (shape->rows <= 64 || ceil_div(shape->rows, 128) * ceil_div(shape->n, 128) < FEW_TILES);
-}
-
 bool op_steel_fits(const op_shape *shape)
 {
     return shape->scratch && shape->rows >= LEAST_ROWS_STEEL && shape->n >= LEAST_COLS &&
@@ -85,6 +75,7 @@ bool op_steel_fits(const op_shape *shape)
 typedef struct scratch_plan {
     uint64_t chunk;                        /* rows of the weight unpacked at a time */
     uint64_t w_scale, w, x_scale, x, size; /* offsets, and the bytes in all */
+    uint64_t sums;                         /* bytes of that buffer */
 } scratch_plan;
 
 static uint64_t aligned(uint64_t bytes)
@@ -107,6 +98,8 @@ static scratch_plan plan(gpu_device *device, weight_format format, uint64_t n, u
     p.x_scale = p.w + (direct ? 0 : aligned(p.chunk * row_bytes));
     p.x = p.x_scale + (half ? aligned(MOST_ROWS * 4) : 0);
     p.size = p.x + (half ? aligned(rows * row_bytes) : 0);
+    if (half)
+        p.sums = min_u64(most, ceil_div(rows, 128) * 128 * p.chunk * 4);
     return p;
 }
 
@@ -115,22 +108,27 @@ static gpu_view part_of(gpu_view scratch, uint64_t offset, uint64_t size)
     return (gpu_view){scratch.buffer, scratch.offset + offset, size};
 }
 
-uint64_t op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
-                                  weight_format format, uint64_t n, uint64_t k, uint32_t rows)
+op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
+                                          weight_format format, uint64_t n, uint64_t k,
+                                          uint32_t rows)
 {
-    return max_u64(4, plan(device, format, n, k, rows, is_half(row)).size);
+    const scratch_plan p = plan(device, format, n, k, min_u64(rows, MOST_ROWS), is_half(row));
+    return (op_product_bytes){max_u64(p.size, 4), p.sums};
 }
 
-uint64_t op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
-                                 uint32_t rows)
+op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
+                                         uint64_t k, uint32_t rows)
 {
-    uint64_t bytes = 0;
+    op_product_bytes bytes = {0, 0};
     op_shape shape = {.rows = rows, .n = n, .k = k, .format = format, .scratch = true};
     for (int half = 0; half < 2; half++) {
         shape.half = half != 0;
         const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
-        if (op_is_product(row))
-            bytes = max_u64(bytes, plan(device, format, n, k, rows, is_half(row)).size);
+        if (row->tiles == OP_TILES_NONE)
+            continue;
+        const op_product_bytes own = op_product_scratch_bytes(device, row, format, n, k, rows);
+        bytes.scratch = max_u64(bytes.scratch, own.scratch);
+        bytes.sums = max_u64(bytes.sums, own.sums);
     }
     return bytes;
 }
@@ -142,7 +140,7 @@ typedef struct product {
     const op_kernel_row *row;
     const op_weight *weight;
     bool half;
-    gpu_view x, y, scratch;
+    gpu_view x, y, scratch, sums;
     uint32_t rows;
     uint64_t column, width; /* where the first column goes, and how wide y is */
     op_mode mode;
@@ -219,62 +217,151 @@ static void unpack(const product *p, const op_weight_part *part, uint64_t row0, 
     kernel_unpack_half_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
 }
 
-/* Tiles of the product with `cols` rows of the weight that lie in w, as many a dispatch as the
- * device may be kept with: `speedup` times the work of the register tile in the same time. */
-static void multiply(const product *p, gpu_view w, uint64_t first, uint64_t cols, bool scaled)
+/* How many of `tiles` a dispatch may take: the work of the register tile in the same time, times
+ * how much faster the row is. */
+static uint64_t tiles_at_once(const product *p, uint64_t tiles)
 {
     enum { SPEEDUP_HALF = 32, SPEEDUP_STEEL = 4 };
-    gpu_device *device = gpu_recorder_device(p->rec);
-    const bool half = p->half;
-    const uint64_t k = p->weight->k;
-    const struct kernel_product_half_matrix_options options = {
-        .subs_m = p->row->tile_rows / 64,
-        .subs_n = p->row->tile_cols / 64,
-    };
-    gpu_pipeline *pipeline = gpu_pipeline_get(device, p->row->kernel, half ? &options : NULL);
-    const uint64_t tiles = ceil_div(p->rows, p->row->tile_rows) * ceil_div(cols, p->row->tile_cols);
+    const uint64_t tile = (uint64_t)p->row->tile_rows * p->row->tile_cols * p->weight->k;
     assert(tiles <= UINT32_MAX);
-    const uint64_t cost =
-        (uint64_t)p->row->tile_rows * p->row->tile_cols * k / (half ? SPEEDUP_HALF : SPEEDUP_STEEL);
-    const uint64_t step = op_cut(device, tiles, max_u64(cost, 1), 1);
+    return op_cut(gpu_recorder_device(p->rec), tiles,
+                  tile / (p->half ? SPEEDUP_HALF : SPEEDUP_STEEL), 1);
+}
+
+static uint64_t tiles_of(const product *p, uint64_t cols)
+{
+    return ceil_div(p->rows, p->row->tile_rows) * ceil_div(cols, p->row->tile_cols);
+}
+
+/* y's columns from column + first on, by `cols` f32 rows of the weight that begin at w. */
+static void multiply_f32(const product *p, gpu_view w, uint64_t first, uint64_t cols)
+{
+    gpu_device *device = gpu_recorder_device(p->rec);
+    gpu_pipeline *pipeline = gpu_pipeline_get(device, p->row->kernel, NULL);
+    const uint64_t tiles = tiles_of(p, cols), step = tiles_at_once(p, tiles);
     for (uint64_t tile = 0; tile < tiles; tile += step) {
-        const uint32_t begin = (uint32_t)tile, end = (uint32_t)min_u64(tile + step, tiles);
-        const op_grid grid = op_fold(device, end - begin);
-        if (half) {
-            const struct kernel_product_half_matrix_views views = {
-                .x = x_view(p),
-                .w = w,
-                .x_scale = x_scale_view(p),
-                .w_scale = scaled ? w_scale_view(p) : x_scale_view(p),
-                .y = p->y,
-            };
-            const struct kernel_product_half_matrix_params params = {
-                .rows = p->rows,
-                .cols = (uint32_t)cols,
-                .k = (uint32_t)k,
-                .col0 = (uint32_t)(p->column + first),
-                .y_cols = (uint32_t)p->width,
-                .first_tile = begin,
-                .tile_end = end,
-                .w_scaled = scaled,
-                .accumulate = p->mode == OP_ACCUMULATE,
-            };
-            kernel_product_half_matrix_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y,
-                                                1);
-        } else {
-            const struct kernel_product_steel_views views = {.x = p->x, .w = w, .y = p->y};
-            const struct kernel_product_steel_params params = {
-                .rows = p->rows,
-                .cols = (uint32_t)cols,
-                .k = (uint32_t)k,
-                .col0 = (uint32_t)(p->column + first),
-                .y_cols = (uint32_t)p->width,
-                .first_tile = begin,
-                .tile_end = end,
-                .accumulate = p->mode == OP_ACCUMULATE,
-            };
-            kernel_product_steel_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
-        }
+        const struct kernel_product_steel_views views = {.x = p->x, .w = w, .y = p->y};
+        const struct kernel_product_steel_params params = {
+            .rows = p->rows,
+            .cols = (uint32_t)cols,
+            .k = (uint32_t)p->weight->k,
+            .col0 = (uint32_t)(p->column + first),
+            .y_cols = (uint32_t)p->width,
+            .first_tile = (uint32_t)tile,
+            .tile_end = (uint32_t)min_u64(tile + step, tiles),
+            .accumulate = p->mode == OP_ACCUMULATE,
+        };
+        const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
+        kernel_product_steel_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+    }
+}
+
+/* Where f16 products are added up: whole tiles of `pitch` columns a row, from column `first` on. */
+typedef struct sums {
+    gpu_view view;
+    uint64_t first, pitch;
+} sums;
+
+static void multiply_half(const product *p, gpu_view w, uint64_t cols, sums to)
+{
+    gpu_device *device = gpu_recorder_device(p->rec);
+    gpu_pipeline *pipeline = gpu_pipeline_get(device, p->row->kernel, NULL);
+    const uint64_t tiles = tiles_of(p, cols), step = tiles_at_once(p, tiles);
+    for (uint64_t tile = 0; tile < tiles; tile += step) {
+        const struct kernel_product_half_matrix_views views = {
+            .x = x_view(p),
+            .w = w,
+            .sums = to.view,
+        };
+        const struct kernel_product_half_matrix_params params = {
+            .rows = p->rows,
+            .cols = (uint32_t)cols,
+            .k = (uint32_t)p->weight->k,
+            .to0 = (uint32_t)to.first,
+            .pitch = (uint32_t)to.pitch,
+            .first_tile = (uint32_t)tile,
+            .tile_end = (uint32_t)min_u64(tile + step, tiles),
+        };
+        const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
+        kernel_product_half_matrix_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+    }
+}
+
+/* From sums to y. w_scale: of the first column, or an empty view: 1 for all. */
+static void join(const product *p, gpu_pipeline *pipeline, gpu_view w_scale, uint64_t first,
+                 uint64_t cols, uint64_t pitch)
+{
+    const bool scaled = w_scale.buffer != NULL;
+    const struct kernel_product_join_views views = {
+        .sums = p->sums,
+        .x_scale = x_scale_view(p),
+        .w_scale = scaled ? w_scale : x_scale_view(p),
+        .y = p->y,
+    };
+    const struct kernel_product_join_params params = {
+        .rows = p->rows,
+        .cols = (uint32_t)cols,
+        .pitch = (uint32_t)pitch,
+        .col0 = (uint32_t)(p->column + first),
+        .y_cols = (uint32_t)p->width,
+        .w_scaled = scaled,
+        .accumulate = p->mode == OP_ACCUMULATE,
+    };
+    const op_grid grid = op_fold(gpu_recorder_device(p->rec), p->rows * ceil_div(cols, JOIN_LANES));
+    kernel_product_join_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+}
+
+/* The scales of sums that were written to y. */
+static void scale_y(const product *p, gpu_pipeline *pipeline, gpu_view w_scale, uint64_t first,
+                    uint64_t cols)
+{
+    const bool scaled = w_scale.buffer != NULL;
+    const struct kernel_product_scale_views views = {
+        .x_scale = x_scale_view(p),
+        .w_scale = scaled ? w_scale : x_scale_view(p),
+        .y = p->y,
+    };
+    const struct kernel_product_scale_params params = {
+        .rows = p->rows,
+        .cols = (uint32_t)cols,
+        .col0 = (uint32_t)(p->column + first),
+        .y_cols = (uint32_t)p->width,
+        .w_scaled = scaled,
+    };
+    const op_grid grid = op_fold(gpu_recorder_device(p->rec),
+                                 ceil_div(p->rows, SCALE_LANES) * ceil_div(cols, SCALE_LANES));
+    kernel_product_scale_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+}
+
+/* The same as multiply_f32 with f16 rows: whole tiles that nothing is added to go straight to y,
+ * others by way of sums, as many columns at a time as fit there. */
+static void multiply(const product *p, gpu_view w, uint64_t first, uint64_t cols, bool scaled)
+{
+    const uint64_t tile = p->row->tile_rows, row_bytes = p->weight->k * 2;
+    const bool whole = p->rows % tile == 0 && cols % tile == 0 && p->width % 4 == 0 &&
+                       (p->column + first) % 4 == 0;
+    const gpu_view scales = scaled ? w_scale_view(p) : (gpu_view){0};
+    /* Both are asked for each time: which one runs depends on the number of rows. */
+    gpu_device *device = gpu_recorder_device(p->rec);
+    gpu_pipeline *joining =
+        kernel_product_join_get(device, &(struct kernel_product_join_options){.lanes = JOIN_LANES});
+    gpu_pipeline *scaling = kernel_product_scale_get(
+        device, &(struct kernel_product_scale_options){.lanes = SCALE_LANES});
+    if (whole && p->mode == OP_WRITE) {
+        multiply_half(p, w, cols, (sums){p->y, p->column + first, p->width});
+        scale_y(p, scaling, scales, first, cols);
+        return;
+    }
+    const uint64_t sum_rows = ceil_div(p->rows, tile) * tile;
+    const uint64_t fit = p->sums.size / (sum_rows * 4) / tile * tile;
+    for (uint64_t at = 0; at < cols; at += fit) {
+        const uint64_t count = min_u64(fit, cols - at), pitch = ceil_div(count, tile) * tile;
+        const gpu_view some_w = {w.buffer, w.offset + at * row_bytes,
+                                 at == 0 ? w.size : count * row_bytes};
+        const gpu_view some_scales = {scales.buffer, scales.offset + at * 4,
+                                      at == 0 ? scales.size : count * 4};
+        multiply_half(p, some_w, count, (sums){p->sums, 0, pitch});
+        join(p, joining, some_scales, first + at, count, pitch);
     }
 }
 
@@ -296,8 +383,9 @@ static product prepare(gpu_recorder *rec, const op_weight *w, const op_kernel_ro
 
 void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
                        gpu_view y, uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
-                       gpu_view scratch)
+                       const op_products *with)
 {
+    const gpu_view scratch = with->scratch;
     const bool half = is_half(row);
     const bool direct = w->format.layout == (half ? LAYOUT_F16 : LAYOUT_F32);
     product p = prepare(rec, w, row, x, rows, scratch, half);
@@ -305,23 +393,30 @@ void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_ro
     p.column = column;
     p.width = width;
     p.mode = mode;
+    p.sums = with->sums;
     if (p.plan.size > 0 && !op_check_view(rec, "matmul", "scratch", scratch, p.plan.size))
+        return;
+    if (half && !op_check_view(rec, "matmul", "sums", p.sums, p.plan.sums))
         return;
     if (half)
         to_half(&p);
     for (uint32_t i = 0; i < w->part_count; i++) {
         const op_weight_part *part = &w->parts[i];
-        if (direct) {
+        if (direct && half)
             multiply(&p, gpu_whole(part->data), part->row0, part->rows, false);
+        else if (direct)
+            multiply_f32(&p, gpu_whole(part->data), part->row0, part->rows);
+        if (direct)
             continue;
-        }
         for (uint64_t at = 0; at < part->rows; at += p.plan.chunk) {
             const uint64_t count = min_u64(p.plan.chunk, part->rows - at);
-            if (half)
+            if (half) {
                 unpack(&p, part, at, count);
-            else
+                multiply(&p, w_view(&p), part->row0 + at, count, true);
+            } else {
                 op_dequantize(rec, w, part->row0 + at, (uint32_t)count, w_view(&p));
-            multiply(&p, w_view(&p), part->row0 + at, count, half);
+                multiply_f32(&p, w_view(&p), part->row0 + at, count);
+            }
         }
     }
 }
@@ -350,7 +445,7 @@ enum { MARK_CHECKED = 1, MARK_HALF_GOOD = 2 };
 enum { CHECK_ROWS = 70, CHECK_COLS = 200 };
 
 typedef struct trial {
-    gpu_buffer *x, *y, *scratch;
+    gpu_buffer *x, *y, *scratch, *sums;
     op_weight *weight;
     float *got, *want;
 } trial;
@@ -360,6 +455,7 @@ static void trial_close(trial *t)
     gpu_buffer_destroy(t->x);
     gpu_buffer_destroy(t->y);
     gpu_buffer_destroy(t->scratch);
+    gpu_buffer_destroy(t->sums);
     op_weight_destroy(t->weight);
     mem_free(t->got);
     mem_free(t->want);
@@ -401,8 +497,9 @@ static temper_status trial_open(trial *t, gpu_device *device, uint32_t k, error 
 {
     const uint64_t y_bytes = (uint64_t)CHECK_ROWS * CHECK_COLS * 4;
     const weight_format format = {LAYOUT_Q4, SCALE_F16, 32};
-    const uint64_t scratch = max_u64(plan(device, format, CHECK_COLS, k, CHECK_ROWS, true).size,
-                                     plan(device, format, CHECK_COLS, k, CHECK_ROWS, false).size);
+    const scratch_plan half = plan(device, format, CHECK_COLS, k, CHECK_ROWS, true);
+    const uint64_t scratch =
+        max_u64(half.size, plan(device, format, CHECK_COLS, k, CHECK_ROWS, false).size);
     t->got = mem_calloc(1, y_bytes);
     t->want = mem_calloc(1, y_bytes);
     if (t->got == NULL || t->want == NULL)
@@ -415,6 +512,9 @@ static temper_status trial_open(trial *t, gpu_device *device, uint32_t k, error 
     if (status == TEMPER_OK)
         status = gpu_buffer_create(device, scratch, GPU_PURPOSE_SCRATCH, "device check scratch",
                                    &t->scratch, err);
+    if (status == TEMPER_OK)
+        status = gpu_buffer_create(device, half.sums, GPU_PURPOSE_SCRATCH, "device check sums",
+                                   &t->sums, err);
     return status == TEMPER_OK ? trial_fill(t, device, k, err) : status;
 }
 
@@ -424,11 +524,12 @@ static temper_status trial_run(trial *t, gpu_device *device, const op_kernel_row
 {
     gpu_recorder *rec = gpu_record_begin(device);
     const gpu_view y = gpu_whole(t->y);
+    const op_products with = {.scratch = gpu_whole(t->scratch), .sums = gpu_whole(t->sums)};
     if (row == NULL)
         op_matmul(rec, t->weight, gpu_whole(t->x), y, CHECK_ROWS, OP_WRITE);
     else
         op_record_product(rec, t->weight, row, gpu_whole(t->x), y, CHECK_ROWS, 0, CHECK_COLS,
-                          OP_WRITE, gpu_whole(t->scratch));
+                          OP_WRITE, &with);
     gpu_record_readback(rec, y);
     gpu_ticket ticket = {0};
     const temper_status status = gpu_submit(rec, &ticket, err);
@@ -470,6 +571,25 @@ temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *
     return TEMPER_OK;
 }
 
+/* Whether the row is good, and why not where it is not. Memory that is lacking and a device that
+ * has failed are errors; a kernel that the driver does not take is a row that is no good. */
+static temper_status judge(gpu_device *device, const op_kernel_row *row, bool *good, error *why,
+                           error *err)
+{
+    const temper_status status = op_row_agrees(device, row, good, why);
+    if (status == TEMPER_OK && !*good)
+        error_set(why, TEMPER_INTERNAL, "its results are wrong");
+    if (status == TEMPER_OK)
+        return TEMPER_OK;
+    if (status == TEMPER_NO_MEMORY || status == TEMPER_DEVICE_MEMORY)
+        return error_set(err, status, "%s", why->text);
+    const temper_status device_status = gpu_device_status(device, err);
+    if (device_status == TEMPER_OK)
+        gpu_pipelines_wait(device, NULL); /* what it tells is told here */
+    *good = false;
+    return device_status;
+}
+
 temper_status op_matmul_check(gpu_device *device, bool *half, error *err)
 {
     *half = (gpu_device_marks(device) & MARK_HALF_GOOD) != 0;
@@ -481,15 +601,15 @@ temper_status op_matmul_check(gpu_device *device, bool *half, error *err)
         if (!is_half(row) || !op_row_runs(device, row))
             continue;
         any = true;
-        const temper_status status = op_row_agrees(device, row, &good, err);
+        error why = {0};
+        const temper_status status = judge(device, row, &good, &why, err);
         if (status != TEMPER_OK)
             return status;
         if (!good)
-            log_message(LOG_WARNING,
-                        "%s multiplies f16 matrices wrongly (%s): products stay in f32",
-                        gpu_device_adapter(device)->name, row->name);
+            log_message(LOG_WARNING, "%s does not multiply f16 matrices (%s): products stay in f32",
+                        gpu_device_adapter(device)->name, why.text);
     }
     *half = any && good;
-    gpu_device_mark(device, MARK_CHECKED | (*half ? MARK_HALF_GOOD : 0));
+    gpu_device_mark(device, MARK_CHECKED | (*half ? MARK_HALF_GOOD : 0u));
     return TEMPER_OK;
 }

@@ -25,6 +25,9 @@ typedef struct op_shape {
     bool half;                 /* f16 operands are allowed, and the device is good at them */
 } op_shape;
 
+/* What a row of op_record_product multiplies. */
+typedef enum op_tiles { OP_TILES_NONE, OP_TILES_F32, OP_TILES_F16 } op_tiles;
+
 typedef struct op_kernel_row {
     const char *name;
     const gpu_kernel *kernel;            /* kernel->needs: the features */
@@ -34,8 +37,9 @@ typedef struct op_kernel_row {
     bool whole_subgroups;                /* a workgroup is one subgroup: all have one size */
     uint32_t tile_rows, tile_cols;       /* of a register tile; 0 where there is none */
     bool gpu_only;                       /* left alone on a software device: slower there */
-    bool (*runs)(gpu_device *device);    /* what else the device must have; NULL: nothing */
-    const char *why;                     /* one sentence */
+    op_tiles tiles;
+    bool (*runs)(gpu_device *device); /* what else the device must have; NULL: nothing */
+    const char *why;                  /* one sentence */
 } op_kernel_row;
 
 typedef struct op_table {
@@ -155,16 +159,14 @@ void op_prefer_row(const char *name);
 
 enum { OP_PRODUCT_ROWS = 8192 }; /* of x, at a time */
 
-bool op_is_product(const op_kernel_row *row);
 bool op_half_runs(gpu_device *device);
 bool op_half_fits(const op_shape *shape);
-bool op_half_fits_few(const op_shape *shape);
 bool op_steel_fits(const op_shape *shape);
 
 /* All parts of the weight; rows that bind. */
 void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
                        gpu_view y, uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
-                       gpu_view scratch);
+                       const op_products *with);
 
 /* Its scratch: where the halves of a weight's first chunk and of x, [rows, K], and their scales
  * lie. */
@@ -175,8 +177,9 @@ typedef struct op_halves {
 op_halves op_halves_of(gpu_device *device, const op_weight *w, uint32_t rows);
 void op_record_halves(gpu_recorder *rec, const op_weight *w, gpu_view x, uint32_t rows,
                       gpu_view scratch);
-uint64_t op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
-                                  weight_format format, uint64_t n, uint64_t k, uint32_t rows);
+op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
+                                          weight_format format, uint64_t n, uint64_t k,
+                                          uint32_t rows);
 
 /* Whether a row of op_record_product computes what op_matmul does, at several K. Waits. */
 temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err);

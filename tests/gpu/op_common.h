@@ -25,6 +25,8 @@ static inline bool run_one(gpu_device *device, uint32_t index)
     else if (!result.ok)
         print_error("%s/%s: error %g, limit %g: %s\n", c.op, c.name, result.error, result.limit,
                     result.detail);
+    else if (result.skipped)
+        print_message("skipped %s/%s: %s\n", c.op, c.name, result.detail);
     return status == TEMPER_OK && result.ok;
 }
 
