@@ -20,7 +20,7 @@ const option cli_device_options[] = {
      "lower a limit of the device (repeatable)"},
     {"--robust", OPTION_FLAG, &cli_device.robust, NULL, "keep the WebGPU library's bounds checks"},
     {"--exact", OPTION_FLAG, &cli_device.exact, NULL,
-     "never round the operands of a product to f16"},
+     "products in f32 alone: neither f16 nor fixed point"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 

@@ -296,7 +296,8 @@ int command_run(int argc, char **argv)
         return args_help(
             "temper run [MODEL] [-p TEXT | -f FILE] [OPTIONS]",
             "Generates text. Without -p or -f: a chat in the terminal, or the prompt from a pipe.\n"
-            "MODEL is a GGUF file; without one, the default model that tools/setup fetched.",
+            "MODEL is a GGUF file or a Hugging Face folder; without one, the default model that\n"
+            "tools/setup fetched.",
             tables);
     const char *model = NULL;
     int usage = args_parse("run", argc, argv, tables, &model, 1);
