@@ -141,14 +141,15 @@ typedef struct tally {
 static void print_case(const check_case *c, const check_result *r, bool timed)
 {
     if (opt.json) {
-        json_t *row =
-            json_pack("{s:s, s:s, s:b, s:f, s:f, s:s}", "name", c->op, "case", c->name, "ok", r->ok,
-                      "error", r->error, "limit", r->limit, "detail", r->detail);
-        if (timed && row != NULL) {
-            json_object_set_new(row, "us", json_real(r->us));
-            json_object_set_new(row, "gbps", json_real(r->gbps));
-            json_object_set_new(row, "tflops", json_real(r->tflops));
-        }
+        json_t *row = json_pack("{s:s, s:s, s:b, s:b, s:f, s:f, s:s}", "name", c->op, "case",
+                                c->name, "ok", r->ok, "skipped", r->skipped, "error", r->error,
+                                "limit", r->limit, "detail", r->detail);
+        /* A number that was not measured is null: the peak, and so the share of it, never is yet.
+         */
+        json_object_set_new(row, "us", timed ? json_real(r->us) : json_null());
+        json_object_set_new(row, "gbps", timed ? json_real(r->gbps) : json_null());
+        json_object_set_new(row, "tflops", timed ? json_real(r->tflops) : json_null());
+        json_object_set_new(row, "share", json_null());
         cli_print_json(row);
         return;
     }

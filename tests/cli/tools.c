@@ -58,6 +58,9 @@ static void check_case(const json_t *row)
     assert_string_equal(json_string_value(json_object_get(row, "name")), "add");
     assert_true(json_is_string(json_object_get(row, "case")));
     assert_true(json_is_true(json_object_get(row, "ok")));
+    const char *const unmeasured[] = {"us", "gbps", "tflops", "share"};
+    for (size_t i = 0; i < 4; i++)
+        assert_true(json_is_null(json_object_get(row, unmeasured[i])));
     assert_true(json_number_value(json_object_get(row, "error")) <=
                 json_number_value(json_object_get(row, "limit")));
 }
