@@ -14,7 +14,7 @@
 
 static struct run_options {
     const char *prompt, *file, *system, *kv;
-    uint64_t tokens, context, top_k, seed, rows;
+    uint64_t tokens, context, top_k, seed;
     double temperature, top_p, min_p, repeat_penalty, repeat_last_n;
     text_list stops;
     bool raw, json, has_tokens;

@@ -35,10 +35,16 @@ bool op_row_runs(gpu_device *device, const op_kernel_row *row)
 }
 
 static const char *preferred;
+static uint64_t preferred_choices;
 
 void op_prefer_row(const char *name)
 {
     preferred = name;
+}
+
+uint64_t op_preferred_choices(void)
+{
+    return preferred_choices;
 }
 
 const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape)
@@ -49,8 +55,10 @@ const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const 
         const op_kernel_row *row = &table->rows[i];
         const bool wanted = preferred != NULL && strcmp(preferred, row->name) == 0;
         const bool allowed = preferred == NULL ? !(software && row->gpu_only) : wanted;
-        if (allowed && op_row_runs(device, row) && (row->fits == NULL || row->fits(shape)))
-            return row;
+        if (!allowed || !op_row_runs(device, row) || (row->fits != NULL && !row->fits(shape)))
+            continue;
+        preferred_choices += wanted;
+        return row;
     }
     return &table->rows[table->count - 1];
 }

@@ -155,6 +155,9 @@ const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, 
  * software device too. NULL ends that. */
 void op_prefer_row(const char *name);
 
+/* How often a preferred row was chosen so far: a test that prefers one asks whether it was used. */
+uint64_t op_preferred_choices(void);
+
 /* ---- products.c: many rows through tiles ---------------------------------------------------- */
 
 enum { OP_PRODUCT_ROWS = 8192 }; /* of x, at a time */

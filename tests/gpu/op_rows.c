@@ -11,7 +11,9 @@
 /* Runs the quick cases of the row's op with the row preferred; returns how many were wrong. */
 static uint32_t run_row(gpu_device *device, const op_table *table, const op_kernel_row *row)
 {
-    uint32_t wrong = 0, ran = 0;
+    uint32_t wrong = 0, ran = 0, direct = 0;
+    const size_t length = strlen(row->name);
+    const uint64_t before = op_preferred_choices();
     op_prefer_row(row->name);
     for (uint32_t i = 0; i < check_case_count(); i++) {
         const check_case c = check_case_at(i);
@@ -19,10 +21,24 @@ static uint32_t run_row(gpu_device *device, const op_table *table, const op_kern
             continue;
         wrong += !run_one(device, i);
         ran++;
+        /* "steel: q4_f16_32" records that row itself, without a choice. */
+        direct += strncmp(c.name, row->name, length) == 0 && c.name[length] == ':';
     }
     op_prefer_row(NULL);
-    print_message("%s, %s: %u cases, %u wrong\n", table->op, row->name, ran, wrong);
-    assert_true(ran > 0);
+    /* Rows that only a caller's leave opens (16-bit fixed point) have cases of their own, by name.
+     */
+    for (uint32_t i = 0; i < check_case_count(); i++) {
+        const check_case c = check_case_at(i);
+        if (strcmp(c.op, "fused") != 0 || strstr(c.name, row->name) == NULL)
+            continue;
+        wrong += !run_one(device, i);
+        ran++;
+    }
+    const uint64_t chosen = op_preferred_choices() - before;
+    print_message("%s, %s: %u cases, chosen %u times, %u wrong\n", table->op, row->name, ran,
+                  (unsigned)chosen, wrong);
+    if (chosen == 0 && direct == 0)
+        fail_msg("%s, %s: no case reaches this row", table->op, row->name);
     return wrong;
 }
 
