@@ -1,8 +1,5 @@
 /*
  * adapter.c - which adapters there are, what they offer, and which of them can compute.
- *
- * The standard interface has no list of adapters: it answers requests. So every kind of request is
- * made (each backend, each power preference, the fallback) and the answers are sorted, each once.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -12,9 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "gpu/dawn.h"
-#include "gpu/gpu_internal.h"
-#include "gpu/quiet.h"
+#include "gpu/library.h"
 
 WGPUStringView gpu_text(const char *text)
 {
@@ -24,19 +19,21 @@ WGPUStringView gpu_text(const char *text)
 void gpu_message(char *out, size_t size, WGPUStringView message)
 {
     enum { LINES = 4 };
-    const char *data = message.data != NULL ? message.data : "";
-    size_t length = message.data == NULL ? 0
-                    : message.length == WGPU_STRLEN ? strlen(message.data) : message.length;
     size_t used = 0;
     int lines = 1;
 
     assert(size > 0);
-    while (length > 0 && isspace((unsigned char)data[length - 1]))
-        length--;
-    for (size_t i = 0; i < length && used + 1 < size; i++) {
-        if (data[i] == '\n' && ++lines > LINES)
+    if (message.data == NULL)
+        message = (WGPUStringView){"", 0};
+    if (message.length == WGPU_STRLEN)
+        message.length = strlen(message.data);
+    message = library_message(message);
+    while (message.length > 0 && isspace((unsigned char)message.data[message.length - 1]))
+        message.length--;
+    for (size_t i = 0; i < message.length && used + 1 < size; i++) {
+        if (message.data[i] == '\n' && ++lines > LINES)
             break;
-        out[used++] = data[i];
+        out[used++] = message.data[i];
     }
     out[used] = '\0';
     if (used == 0)
@@ -91,39 +88,6 @@ static int type_rank(WGPUAdapterType type)
 
 /* ---- what an adapter offers ----------------------------------------------------------------- */
 
-static bool has_immediates(WGPUInstance instance, const WGPULimits *limits)
-{
-    if (limits->maxImmediateSize == WGPU_LIMIT_U32_UNDEFINED ||
-        limits->maxImmediateSize < GPU_PARAMS_BYTES)
-        return false;
-
-    WGPUSupportedWGSLLanguageFeatures language = {0};
-    bool found = false;
-    wgpuInstanceGetWGSLLanguageFeatures(instance, &language);
-    for (size_t i = 0; i < language.featureCount; i++)
-        found |= language.features[i] == DAWN_LANGUAGE_IMMEDIATES ||
-                 language.features[i] == DAWN_LANGUAGE_IMMEDIATES_EARLIER;
-    wgpuSupportedWGSLLanguageFeaturesFreeMembers(language);
-    return found;
-}
-
-static uint32_t features_of(WGPUInstance instance, WGPUAdapter adapter, const WGPULimits *limits)
-{
-    uint32_t features = 0;
-
-    if (wgpuAdapterHasFeature(adapter, WGPUFeatureName_ShaderF16))
-        features |= GPU_FEATURE_F16;
-    if (wgpuAdapterHasFeature(adapter, WGPUFeatureName_Subgroups))
-        features |= GPU_FEATURE_SUBGROUPS;
-    if (wgpuAdapterHasFeature(adapter, DAWN_FEATURE_SUBGROUP_MATRIX))
-        features |= GPU_FEATURE_SUBGROUP_MATRIX;
-    if (wgpuAdapterHasFeature(adapter, WGPUFeatureName_TimestampQuery))
-        features |= GPU_FEATURE_TIMESTAMPS;
-    if (has_immediates(instance, limits))
-        features |= GPU_FEATURE_IMMEDIATES;
-    return features;
-}
-
 static gpu_limits limits_of(const WGPULimits *from)
 {
     return (gpu_limits){
@@ -139,39 +103,6 @@ static gpu_limits limits_of(const WGPULimits *from)
         .storage_alignment = from->minStorageBufferOffsetAlignment,
         .uniform_alignment = from->minUniformBufferOffsetAlignment,
     };
-}
-
-/* True when `count` configs of `stride` words make sense; the library does not tell its stride. */
-static bool configs_plausible(const uint32_t *words, size_t count, size_t stride)
-{
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t *config = words + i * stride;
-        for (int k = 0; k < 2; k++)
-            if (config[k] < GPU_COMPONENT_F32 || config[k] > GPU_COMPONENT_I8)
-                return false;
-        for (int k = 2; k < 5; k++)
-            if (config[k] < 4 || config[k] > 256)
-                return false;
-    }
-    return true;
-}
-
-static void read_matrix_shapes(const dawn_subgroup_matrix_configs *configs, gpu_adapter_info *info)
-{
-    size_t stride = 5;
-
-    if (configs->count == 0 || configs->words == NULL)
-        return;
-    if (!configs_plausible(configs->words, configs->count, stride)) {
-        stride = 7;
-        if (!configs_plausible(configs->words, configs->count, stride))
-            return;
-    }
-    for (size_t i = 0; i < configs->count && info->matrix_count < GPU_MATRIX_SHAPES; i++) {
-        const uint32_t *config = configs->words + i * stride;
-        info->matrices[info->matrix_count++] = (gpu_matrix_shape){
-            (gpu_component)config[0], (gpu_component)config[1], config[2], config[3], config[4]};
-    }
 }
 
 static void judge(gpu_adapter *adapter, WGPUBackendType backend)
@@ -198,9 +129,7 @@ static void judge(gpu_adapter *adapter, WGPUBackendType backend)
 /* Fills `out` from a handle; false when the library tells nothing about it. */
 static bool describe(WGPUInstance instance, WGPUAdapter handle, gpu_adapter *out)
 {
-    dawn_subgroup_matrix_configs configs = {.chain = {NULL, DAWN_STYPE_SUBGROUP_MATRIX_CONFIGS}};
-    const bool matrices = wgpuAdapterHasFeature(handle, DAWN_FEATURE_SUBGROUP_MATRIX);
-    WGPUAdapterInfo told = {.nextInChain = matrices ? &configs.chain : NULL};
+    WGPUAdapterInfo told = {0};
     WGPULimits limits = WGPU_LIMITS_INIT;
 
     if (wgpuAdapterGetInfo(handle, &told) != WGPUStatus_Success)
@@ -217,62 +146,21 @@ static bool describe(WGPUInstance instance, WGPUAdapter handle, gpu_adapter *out
                      told.vendorID, told.deviceID);
         snprintf(info->backend, sizeof info->backend, "%s", backend_name(told.backendType));
         snprintf(info->type, sizeof info->type, "%s", type_name(told.adapterType));
-        info->features = features_of(instance, handle, &limits);
+        info->features = library_features(instance, handle, &limits);
         info->limits = limits_of(&limits);
         if (info->features & GPU_FEATURE_SUBGROUPS) {
             info->subgroup_min = told.subgroupMinSize;
             info->subgroup_max = told.subgroupMaxSize;
         }
-        if (matrices)
-            read_matrix_shapes(&configs, info);
+        if (info->features & GPU_FEATURE_SUBGROUP_MATRIX)
+            library_matrix_shapes(handle, info);
         judge(out, told.backendType);
     }
-    if (matrices)
-        wgpuAdapterPropertiesSubgroupMatrixConfigsFreeMembers(configs);
     wgpuAdapterInfoFreeMembers(told);
     return known;
 }
 
 /* ---- the list ------------------------------------------------------------------------------- */
-
-typedef struct adapter_answer {
-    WGPUAdapter handle;
-    bool arrived;
-} adapter_answer;
-
-static void on_adapter(WGPURequestAdapterStatus status, WGPUAdapter adapter, WGPUStringView message,
-                       void *user, void *unused)
-{
-    (void)message;
-    (void)unused;
-    adapter_answer *answer = user;
-    answer->handle = status == WGPURequestAdapterStatus_Success ? adapter : NULL;
-    answer->arrived = true;
-}
-
-static WGPUAdapter request(WGPUInstance instance, WGPUBackendType backend,
-                           WGPUPowerPreference power, bool fallback)
-{
-    static const char *const enabled[] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia"};
-    dawn_toggles toggles = {.chain = {NULL, DAWN_STYPE_TOGGLES},
-                            .enabled_count = sizeof enabled / sizeof enabled[0],
-                            .enabled = enabled};
-    const WGPURequestAdapterOptions options = {
-        .nextInChain = &toggles.chain,
-        .featureLevel = WGPUFeatureLevel_Core,
-        .powerPreference = power,
-        .forceFallbackAdapter = fallback,
-        .backendType = backend,
-    };
-    adapter_answer answer = {0};
-    const WGPURequestAdapterCallbackInfo callback = {
-        .mode = WGPUCallbackMode_AllowProcessEvents, .callback = on_adapter, .userdata1 = &answer};
-
-    wgpuInstanceRequestAdapter(instance, &options, callback);
-    while (!answer.arrived)
-        wgpuInstanceProcessEvents(instance);
-    return answer.handle;
-}
 
 static bool same_adapter(const gpu_adapter *a, const gpu_adapter *b)
 {
@@ -281,7 +169,7 @@ static bool same_adapter(const gpu_adapter *a, const gpu_adapter *b)
            strcmp(a->info.backend, b->info.backend) == 0;
 }
 
-static void add_adapter(gpu_adapter_list *list, WGPUAdapter handle)
+void gpu_adapter_list_add(gpu_adapter_list *list, WGPUAdapter handle, bool once)
 {
     gpu_adapter found;
 
@@ -291,7 +179,7 @@ static void add_adapter(gpu_adapter_list *list, WGPUAdapter handle)
     }
     uint32_t at = list->count;
     for (uint32_t i = 0; i < list->count; i++) {
-        if (same_adapter(&list->adapters[i], &found)) {
+        if (once && same_adapter(&list->adapters[i], &found)) {
             wgpuAdapterRelease(handle);
             return;
         }
@@ -304,43 +192,10 @@ static void add_adapter(gpu_adapter_list *list, WGPUAdapter handle)
     list->count++;
 }
 
-static void find_adapters(gpu_adapter_list *list)
-{
-    /* "Undefined" is the library's own choice, which includes its Null backend as a last resort. */
-    static const WGPUBackendType backends[] = {
-        WGPUBackendType_Vulkan, WGPUBackendType_Metal, WGPUBackendType_D3D12,
-        WGPUBackendType_Undefined,
-    };
-    static const WGPUPowerPreference powers[] = {WGPUPowerPreference_HighPerformance,
-                                                 WGPUPowerPreference_LowPower};
-
-    for (size_t b = 0; b < sizeof backends / sizeof backends[0]; b++)
-        for (size_t p = 0; p < sizeof powers / sizeof powers[0]; p++)
-            for (int fallback = 0; fallback < 2; fallback++) {
-                WGPUAdapter handle = request(list->instance, backends[b], powers[p], fallback != 0);
-                if (handle != NULL)
-                    add_adapter(list, handle);
-            }
-}
-
 temper_status gpu_adapter_list_open(gpu_adapter_list *list, error *err)
 {
-    static const WGPUInstanceFeatureName timed[] = {WGPUInstanceFeatureName_TimedWaitAny};
-    *list = (gpu_adapter_list){.timed_wait = wgpuHasInstanceFeature(timed[0])};
-    const WGPUInstanceDescriptor desc = {.requiredFeatureCount = list->timed_wait ? 1 : 0,
-                                         .requiredFeatures = timed};
-
-    /* Dawn prints warnings about drivers to stderr, where they mean nothing to the user. */
-    gpu_quiet quiet;
-    gpu_quiet_begin(&quiet);
-    list->instance = wgpuCreateInstance(&desc);
-    if (list->instance != NULL)
-        find_adapters(list);
-    gpu_quiet_end(&quiet);
-
-    if (list->instance == NULL)
-        return error_set(err, TEMPER_NO_DEVICE, "the WebGPU library gives no instance");
-    return TEMPER_OK;
+    *list = (gpu_adapter_list){0};
+    return library_find_adapters(list, err);
 }
 
 void gpu_adapter_list_close(gpu_adapter_list *list)

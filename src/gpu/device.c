@@ -5,14 +5,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "gpu/dawn.h"
-#include "gpu/gpu_internal.h"
+#include "gpu/library.h"
 
 /* ---- the first failure ---------------------------------------------------------------------- */
 
@@ -112,28 +109,18 @@ static void on_uncaptured(WGPUDevice const *handle, WGPUErrorType type, WGPUStri
 
 bool gpu_await(gpu_device *device, WGPUFuture future, const bool *arrived)
 {
-    enum { SLICE_NS = 100 * 1000 * 1000, GRACE = 20 };
-    const struct timespec nap = {.tv_nsec = 50 * 1000};
-    int slices_after_loss = 0;
+    enum { GRACE = 20 };
+    int waits_after_loss = 0;
 
     while (!*arrived) {
-        if (device->timed_wait) {
-            WGPUFutureWaitInfo info = {.future = future};
-            const WGPUWaitStatus status =
-                wgpuInstanceWaitAny(device->instance, 1, &info, SLICE_NS);
-            if (status == WGPUWaitStatus_Error) {
-                gpu_device_fail(device, TEMPER_DEVICE_ERROR, "the WebGPU library refused to wait");
-                return *arrived;
-            }
-        } else {
-            wgpuInstanceProcessEvents(device->instance);
-            if (!*arrived)
-                nanosleep(&nap, NULL);
+        if (!library_wait(device, future, arrived)) {
+            gpu_device_fail(device, TEMPER_DEVICE_ERROR, "the WebGPU library refused to wait");
+            return *arrived;
         }
         /* A lost device ends every wait; should a callback not come after all, stop asking. */
         if (!*arrived && gpu_device_lost(device)) {
             wgpuInstanceProcessEvents(device->instance);
-            if (++slices_after_loss > GRACE)
+            if (++waits_after_loss > GRACE)
                 return *arrived;
         }
     }
@@ -208,34 +195,13 @@ static WGPULimits required_limits(const gpu_device *device)
     return limits;
 }
 
-static size_t required_features(const gpu_device *device, WGPUFeatureName out[4])
-{
-    size_t count = 0;
-
-    if (device->features & GPU_FEATURE_F16)
-        out[count++] = WGPUFeatureName_ShaderF16;
-    if (device->features & GPU_FEATURE_SUBGROUPS)
-        out[count++] = WGPUFeatureName_Subgroups;
-    if (device->features & GPU_FEATURE_SUBGROUP_MATRIX)
-        out[count++] = DAWN_FEATURE_SUBGROUP_MATRIX;
-    if (device->features & GPU_FEATURE_TIMESTAMPS)
-        out[count++] = WGPUFeatureName_TimestampQuery;
-    return count;
-}
-
 static temper_status request_device(gpu_device *device, error *err)
 {
-    /* Timestamps are rounded to 100 us for web pages; a profile needs them as they are. */
-    static const char *const enabled[] = {"allow_unsafe_apis", "disable_robustness"};
-    static const char *const disabled[] = {"timestamp_quantization"};
-    dawn_toggles toggles = {.chain = {NULL, DAWN_STYPE_TOGGLES},
-                            .enabled_count = device->robust ? 1 : 2, .enabled = enabled,
-                            .disabled_count = 1, .disabled = disabled};
-    WGPUFeatureName features[4];
+    WGPUFeatureName features[LIBRARY_FEATURES_MAX];
     const WGPULimits limits = required_limits(device);
-    const size_t feature_count = required_features(device, features);
+    const size_t feature_count = library_feature_names(device->features, features);
     const WGPUDeviceDescriptor desc = {
-        .nextInChain = &toggles.chain,
+        .nextInChain = library_device_chain(device->robust),
         .label = gpu_text("temper"),
         .requiredFeatureCount = feature_count,
         .requiredFeatures = features,
@@ -260,12 +226,15 @@ static temper_status request_device(gpu_device *device, error *err)
     return TEMPER_OK;
 }
 
-/* True when a limit on workgroups is worse than the library would enforce. */
-static bool must_measure(const gpu_limits *limits)
+/* True when a limit on workgroups is worse than the adapter's. The library enforces none below
+ * WebGPU's defaults, wgpu-native none at all on sizes that are overrides. */
+static bool must_measure(const gpu_limits *limits, const gpu_limits *offered)
 {
-    return limits->max_workgroup_memory < 16384 || limits->max_invocations < 256 ||
-           limits->max_workgroup_x < 256 || limits->max_workgroup_y < 256 ||
-           limits->max_workgroup_z < 64;
+    return limits->max_workgroup_memory < offered->max_workgroup_memory ||
+           limits->max_invocations < offered->max_invocations ||
+           limits->max_workgroup_x < offered->max_workgroup_x ||
+           limits->max_workgroup_y < offered->max_workgroup_y ||
+           limits->max_workgroup_z < offered->max_workgroup_z;
 }
 
 /* Moves what the device needs out of the list, which then closes without it. */
@@ -286,12 +255,11 @@ static temper_status open_from(gpu_adapter_list *list, const gpu_device_desc *de
     const temper_status status = gpu_limits_resolve(&chosen->info, desc, &device->limits, err);
     if (status != TEMPER_OK)
         return status;
-    device->measure = must_measure(&device->limits);
+    device->measure = must_measure(&device->limits, &chosen->info.limits);
     device->adapter = chosen->handle;
     wgpuAdapterAddRef(device->adapter);
     device->instance = list->instance;
     wgpuInstanceAddRef(device->instance);
-    device->timed_wait = list->timed_wait;
     return request_device(device, err);
 }
 
@@ -332,59 +300,6 @@ temper_status gpu_device_open(const gpu_device_desc *desc, gpu_device **out, err
 }
 
 /* ---- closing -------------------------------------------------------------------------------- */
-
-/* Dawn tells of a finished pipeline from a worker thread that lets go of the device only a moment
- * later. Were ours released first, the worker would be the one to delete the device, with it its
- * own thread pool, and abort the process while it waits for itself. So a device that has just
- * compiled is destroyed at once, which frees what it holds on the GPU, and its handle is released
- * later: by an open or close that comes a second after its last pipeline, or never when the
- * process ends before. */
-enum { BURIED_MAX = 64 };
-static const double buried_seconds = 1.0;
-
-static struct {
-    pthread_mutex_t lock;
-    WGPUDevice handles[BURIED_MAX];
-    double since[BURIED_MAX];    /* in order */
-    uint32_t count;
-} buried = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-/* Call with the lock held. */
-static void release_oldest(void)
-{
-    wgpuDeviceRelease(buried.handles[0]);
-    buried.count--;
-    memmove(&buried.handles[0], &buried.handles[1], buried.count * sizeof buried.handles[0]);
-    memmove(&buried.since[0], &buried.since[1], buried.count * sizeof buried.since[0]);
-}
-
-static void release_buried(void)
-{
-    pthread_mutex_lock(&buried.lock);
-    while (buried.count > 0 && clock_seconds() - buried.since[0] >= buried_seconds)
-        release_oldest();
-    pthread_mutex_unlock(&buried.lock);
-}
-
-static void release_handle(WGPUDevice handle, double last_pipeline)
-{
-    const struct timespec nap = {.tv_nsec = 10 * 1000 * 1000};
-
-    pthread_mutex_lock(&buried.lock);
-    if (clock_seconds() - last_pipeline >= buried_seconds) {
-        wgpuDeviceRelease(handle);
-    } else {
-        while (buried.count == BURIED_MAX) {
-            if (clock_seconds() - buried.since[0] >= buried_seconds)
-                release_oldest();
-            else
-                nanosleep(&nap, NULL);
-        }
-        buried.handles[buried.count] = handle;
-        buried.since[buried.count++] = clock_seconds();
-    }
-    pthread_mutex_unlock(&buried.lock);
-}
 
 gpu_device *gpu_device_retain(gpu_device *device)
 {
@@ -431,7 +346,7 @@ static void close_device(gpu_device *device)
         while (device->buffers != NULL)
             gpu_buffer_destroy(device->buffers);
         wgpuQueueRelease(device->queue);
-        release_handle(device->handle, device->last_pipeline);
+        library_release_device(device);
     }
     if (device->adapter != NULL)
         wgpuAdapterRelease(device->adapter);
@@ -449,7 +364,7 @@ void gpu_device_release(gpu_device *device)
 {
     if (device != NULL && atomic_fetch_sub(&device->references, 1) == 1)
         close_device(device);
-    release_buried();
+    library_release_due();
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */
@@ -493,7 +408,5 @@ void gpu_fail_allocation(gpu_device *device, uint64_t nth)
 
 void gpu_lose(gpu_device *device)
 {
-    wgpuDeviceForceLoss(device->handle, WGPUDeviceLostReason_Unknown,
-                        gpu_text("gpu_lose was called"));
-    wgpuInstanceProcessEvents(device->instance);
+    library_lose(device);
 }

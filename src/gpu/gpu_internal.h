@@ -2,7 +2,8 @@
  * gpu_internal.h - what the files of this room share. adapter.c finds adapters, device.c opens
  * them and keeps the first failure, buffer.c and guard.c own memory, limits.c knows names; wgsl.c
  * and measure.c read kernels, pipeline.c and bindgroup.c cache, recorder.c checks and keeps
- * commands, submit.c encodes them and hands results back, profile.c times them.
+ * commands, submit.c encodes them and hands results back, profile.c times them. What the WebGPU
+ * libraries differ in is in dawn.c and wgpu.c, behind library.h.
  */
 #ifndef TEMPER_GPU_INTERNAL_H
 #define TEMPER_GPU_INTERNAL_H
@@ -39,13 +40,16 @@ enum { GPU_ADAPTERS_MAX = 16 };
 
 typedef struct gpu_adapter_list {
     WGPUInstance instance;
-    bool timed_wait;        /* wgpuInstanceWaitAny takes a timeout */
     gpu_adapter adapters[GPU_ADAPTERS_MAX];
     uint32_t count;
 } gpu_adapter_list;
 
 temper_status gpu_adapter_list_open(gpu_adapter_list *list, error *err);
 void gpu_adapter_list_close(gpu_adapter_list *list);
+
+/* Takes the handle into the list, at its place; with `once` an adapter that is already there, by all
+ * that can be seen of it, is released instead. */
+void gpu_adapter_list_add(gpu_adapter_list *list, WGPUAdapter handle, bool once);
 
 /* The adapter that `wanted` names (see gpu_device_desc), or NULL with the reason in err. */
 const gpu_adapter *gpu_adapter_choose(const gpu_adapter_list *list, const char *wanted, error *err);
@@ -241,7 +245,6 @@ void gpu_profile_free(gpu_profile_block *block);
 struct gpu_device {
     atomic_uint references;
     WGPUInstance instance;
-    bool timed_wait;
     WGPUAdapter adapter;
     WGPUDevice handle;
     WGPUQueue queue;
@@ -252,7 +255,7 @@ struct gpu_device {
     bool robust;
     bool guard;
     uint64_t bound_max;       /* the largest binding that the library takes */
-    bool measure;             /* a workgroup limit is worse than WebGPU's: ours to enforce */
+    bool measure;             /* a workgroup limit is worse than the adapter's: ours to enforce */
     bool closing;
     bool profiling;
 
@@ -277,7 +280,7 @@ struct gpu_device {
     gpu_pipeline *pipelines[GPU_PIPELINE_BUCKETS];
     gpu_pipeline *asked_first, *asked_last;
     gpu_pipeline *reported;   /* the last pipeline that gpu_pipelines_wait has told about */
-    double last_pipeline;     /* when the library last answered about one; see device.c */
+    double last_pipeline;     /* when the library last answered about one; see dawn.c */
     gpu_pipeline *no_memory;  /* stands for a pipeline that could not be allocated */
 
     gpu_bind_group *bind_groups[GPU_BIND_GROUP_BUCKETS];

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "gpu/gpu_internal.h"
+#include "gpu/library.h"
 
 /* ---- layouts -------------------------------------------------------------------------------- */
 
@@ -186,7 +186,7 @@ static WGPUShaderModule create_module(gpu_device *device, const char *name, cons
                                  .code = {source->data, source->length}};
     const WGPUShaderModuleDescriptor desc = {.nextInChain = &wgsl.chain, .label = gpu_text(name)};
 
-    return wgpuDeviceCreateShaderModule(device->handle, &desc);
+    return library_create_module(device, &desc);
 }
 
 static void request_pipeline(gpu_pipeline *pipeline, const strbuf *source)
@@ -213,7 +213,7 @@ static void request_pipeline(gpu_pipeline *pipeline, const strbuf *source)
     const WGPUCreateComputePipelineAsyncCallbackInfo created = {
         .mode = WGPUCallbackMode_AllowProcessEvents, .callback = on_pipeline,
         .userdata1 = pipeline};
-    pipeline->future = wgpuDeviceCreateComputePipelineAsync(device->handle, &desc, created);
+    pipeline->future = library_create_pipeline(device, &desc, created);
     const WGPUPopErrorScopeCallbackInfo popped = {.mode = WGPUCallbackMode_AllowProcessEvents,
                                                   .callback = on_module_scope,
                                                   .userdata1 = pipeline};
@@ -235,7 +235,8 @@ static void start(gpu_pipeline *pipeline)
     if (status == TEMPER_OK)
         status = check_needs(pipeline, err);
     if (status == TEMPER_OK)
-        status = wgsl_prepare(kernel, pipeline->values, immediates, &source, err);
+        status = wgsl_prepare(kernel, pipeline->values,
+                              immediates ? library.immediate_directive : NULL, &source, err);
     if (status == TEMPER_OK)
         status = wgsl_check_bindings(kernel, source.data, err);
     if (status == TEMPER_OK && device->measure)

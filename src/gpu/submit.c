@@ -1,7 +1,7 @@
 /*
  * submit.c - encoding a recording, submitting it, and handing its results back.
  *
- * Three error scopes lie around every submit and are popped at once; their answers, the mapping of
+ * Error scopes lie around every submit and are popped at once; their answers, the mapping of
  * the readback buffer and the timestamps arrive through callbacks that only run while this room
  * asks the library for events, so nothing here needs a lock.
  */
@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "base/mem.h"
-#include "gpu/gpu_internal.h"
+#include "gpu/library.h"
 
 static const WGPUErrorFilter scope_filters[GPU_ERROR_SCOPES] = {
     WGPUErrorFilter_Validation, WGPUErrorFilter_OutOfMemory, WGPUErrorFilter_Internal};
@@ -95,7 +95,7 @@ static bool all_arrived(const gpu_submission *sub)
 {
     bool arrived = sub->finished && (sub->profile == NULL || sub->profile->arrived);
 
-    for (int i = 0; i < GPU_ERROR_SCOPES; i++)
+    for (int i = 0; i < library.scope_count; i++)
         arrived = arrived && sub->scope_arrived[i];
     return arrived;
 }
@@ -137,7 +137,7 @@ void gpu_submissions_reap(gpu_device *device)
 
 static void await_all(gpu_submission *sub)
 {
-    for (int i = 0; i < GPU_ERROR_SCOPES; i++)
+    for (int i = 0; i < library.scope_count; i++)
         gpu_await(sub->device, sub->scope_futures[i], &sub->scope_arrived[i]);
     gpu_await(sub->device, sub->future, &sub->finished);
     if (sub->profile != NULL)
@@ -358,6 +358,36 @@ static void encode_readbacks(encoding *e, const gpu_submission *sub)
     }
 }
 
+/* ---- error scopes --------------------------------------------------------------------------- */
+
+static void push_scopes(const gpu_device *device)
+{
+    for (int i = 0; i < library.scope_count; i++)
+        wgpuDevicePushErrorScope(device->handle, scope_filters[i]);
+}
+
+static void pop_scopes(const gpu_device *device, gpu_submission *sub)
+{
+    for (int i = library.scope_count; i-- > 0;) {
+        const WGPUPopErrorScopeCallbackInfo popped = {
+            .mode = WGPUCallbackMode_AllowProcessEvents, .callback = on_scope, .userdata1 = sub,
+            .userdata2 = &sub->scope_arrived[i]};
+        sub->scope_futures[i] = wgpuDevicePopErrorScope(device->handle, popped);
+    }
+}
+
+/* Where a submit with an error in it would end the process, the scopes are asked before it, and
+ * others are pushed for what is left. The error has then failed the device, as it would have
+ * afterwards. */
+static bool may_submit(gpu_device *device, gpu_submission *sub)
+{
+    if (!library.submit_aborts)
+        return true;
+    pop_scopes(device, sub);
+    push_scopes(device);
+    return gpu_device_status(device, NULL) == TEMPER_OK;
+}
+
 /* Encodes and submits; false when the host had no memory for it, and nothing was submitted. */
 static bool encode(gpu_device *device, const gpu_recorder *rec, gpu_submission *sub)
 {
@@ -370,7 +400,7 @@ static bool encode(gpu_device *device, const gpu_recorder *rec, gpu_submission *
     if (sub->profile != NULL)
         gpu_profile_resolve(sub->profile, e.encoder);
     WGPUCommandBuffer commands = wgpuCommandEncoderFinish(e.encoder, NULL);
-    if (!e.no_memory) {
+    if (!e.no_memory && may_submit(device, sub)) {
         if (e.slots > 0)
             wgpuQueueWriteBuffer(device->queue, device->params_buffer->handle, 0,
                                  device->params_host, (size_t)e.slots * params_stride(device));
@@ -419,12 +449,7 @@ static void abandon(gpu_device *device, gpu_submission *sub)
 
 static void request_results(gpu_device *device, gpu_submission *sub)
 {
-    for (int i = GPU_ERROR_SCOPES; i-- > 0;) {
-        const WGPUPopErrorScopeCallbackInfo popped = {
-            .mode = WGPUCallbackMode_AllowProcessEvents, .callback = on_scope, .userdata1 = sub,
-            .userdata2 = &sub->scope_arrived[i]};
-        sub->scope_futures[i] = wgpuDevicePopErrorScope(device->handle, popped);
-    }
+    pop_scopes(device, sub);
     if (sub->staging != NULL) {
         const WGPUBufferMapCallbackInfo mapped = {.mode = WGPUCallbackMode_AllowProcessEvents,
                                                   .callback = on_mapped, .userdata1 = sub};
@@ -454,8 +479,7 @@ static temper_status submit(gpu_device *device, const gpu_recorder *rec, bool wa
     sub->serial = ++device->serial;
     sub->wanted = wanted;
     sub->readback_bytes = rec->readback_bytes;
-    for (int i = 0; i < GPU_ERROR_SCOPES; i++)
-        wgpuDevicePushErrorScope(device->handle, scope_filters[i]);
+    push_scopes(device);
     const bool encoded = encode(device, rec, sub);
     if (!encoded) {
         /* The scopes must be popped all the same; what they say is about nothing. */
@@ -550,7 +574,7 @@ temper_status gpu_wait(gpu_device *device, gpu_ticket ticket, void *out, uint64_
 
     /* A failure of an earlier submit makes this one's data worthless: hear of it first. */
     for (gpu_submission *earlier = device->submissions; earlier != sub; earlier = earlier->next)
-        for (int i = 0; i < GPU_ERROR_SCOPES; i++)
+        for (int i = 0; i < library.scope_count; i++)
             gpu_await(device, earlier->scope_futures[i], &earlier->scope_arrived[i]);
     await_all(sub);
     const temper_status status = take_results(device, sub, out, err);

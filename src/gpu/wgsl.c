@@ -113,7 +113,7 @@ static const char *find_params(const char *source)
     return NULL;
 }
 
-temper_status wgsl_prepare(const gpu_kernel *kernel, const uint32_t *values, bool immediates,
+temper_status wgsl_prepare(const gpu_kernel *kernel, const uint32_t *values, const char *immediates,
                            strbuf *out, error *err)
 {
     const char *params = find_params(kernel->source);
@@ -124,11 +124,11 @@ temper_status wgsl_prepare(const gpu_kernel *kernel, const uint32_t *values, boo
                          kernel->name, kernel->params_bytes, params_uniform,
                          params != NULL ? "there" : "missing");
     /* The directive goes on the first line, before what is there, so that line numbers stay. */
-    if (params != NULL && immediates)
-        strbuf_puts(out, "requires immediate_address_space; ");
+    if (params != NULL && immediates != NULL)
+        strbuf_puts(out, immediates);
 
     for (const char *at = kernel->source; *at != '\0';) {
-        if (at == params && immediates) {
+        if (at == params && immediates != NULL) {
             strbuf_puts(out, params_immediate);
             at += sizeof params_uniform - 1;
         } else if (at[0] == '{' && at[1] == '{') {

@@ -25,9 +25,10 @@ typedef struct wgsl_token {
 wgsl_token wgsl_next(const char **at);
 bool wgsl_is(wgsl_token token, const char *text);
 
-/* Appends the source with every {{NAME}} replaced by its value and, with immediates, the
- * declaration of the parameters rewritten. Line numbers stay. */
-temper_status wgsl_prepare(const gpu_kernel *kernel, const uint32_t *values, bool immediates,
+/* Appends the source with every {{NAME}} replaced by its value. Where `immediates` is not NULL the
+ * declaration of the parameters is rewritten to var<immediate>, and `immediates`, the directive that
+ * the compiler wants for it, goes before all. Line numbers stay. */
+temper_status wgsl_prepare(const gpu_kernel *kernel, const uint32_t *values, const char *immediates,
                            strbuf *out, error *err);
 
 /* Fails where a storage binding in the text is another than the descriptor says. */

@@ -20,6 +20,7 @@ static gpu_kernel kernel_of(const char *source, uint32_t params_bytes)
                         .option_count = COUNT(options)};
 }
 
+#define DIRECTIVE "requires immediate_address_space; "
 #define PARAMS "@group(1) @binding(0) var<uniform> params: Params;"
 
 static void test_prepare(void **state)
@@ -28,28 +29,29 @@ static void test_prepare(void **state)
     static const struct {
         const char *source;
         uint32_t params_bytes;
-        bool immediates;
+        const char *immediates;
         const char *wanted; /* NULL: refused, and `wrong` says why */
         const char *wrong;
     } rows[] = {
-        {"a", 0, false, "a", NULL},
-        {"a", 0, true, "a", NULL},
-        {"{{N}}", 0, false, "17", NULL},
-        {"x{{N}}{{N}}y\n{{LONG_NAME}}", 0, false, "x1717y\n4294967295", NULL},
-        {"{ { {N} } }", 0, false, "{ { {N} } }", NULL},
-        {"{{M}}", 0, false, NULL, "{{M}}"},
-        {"{{N}", 0, false, NULL, "{{"},
-        {"{{W}}", 0, false, NULL, "{{W}}"},
-        {PARAMS, 8, false, PARAMS, NULL},
-        {PARAMS, 8, true, "requires immediate_address_space; var<immediate> params: Params;", NULL},
-        {"// first\n  " PARAMS "\nb", 8, true,
-         "requires immediate_address_space; // first\n  var<immediate> params: Params;\nb", NULL},
-        {"// " PARAMS "\n" PARAMS, 8, true,
-         "requires immediate_address_space; // " PARAMS "\nvar<immediate> params: Params;", NULL},
-        {"a", 8, false, NULL, "missing"},
-        {"// " PARAMS, 8, false, NULL, "missing"},
-        {PARAMS, 0, false, NULL, "is there"},
-        {"", 0, false, "", NULL},
+        {"a", 0, NULL, "a", NULL},
+        {"a", 0, DIRECTIVE, "a", NULL},
+        {"{{N}}", 0, NULL, "17", NULL},
+        {"x{{N}}{{N}}y\n{{LONG_NAME}}", 0, NULL, "x1717y\n4294967295", NULL},
+        {"{ { {N} } }", 0, NULL, "{ { {N} } }", NULL},
+        {"{{M}}", 0, NULL, NULL, "{{M}}"},
+        {"{{N}", 0, NULL, NULL, "{{"},
+        {"{{W}}", 0, NULL, NULL, "{{W}}"},
+        {PARAMS, 8, NULL, PARAMS, NULL},
+        {PARAMS, 8, DIRECTIVE, DIRECTIVE "var<immediate> params: Params;", NULL},
+        {PARAMS, 8, "", "var<immediate> params: Params;", NULL},
+        {"// first\n  " PARAMS "\nb", 8, DIRECTIVE,
+         DIRECTIVE "// first\n  var<immediate> params: Params;\nb", NULL},
+        {"// " PARAMS "\n" PARAMS, 8, DIRECTIVE,
+         DIRECTIVE "// " PARAMS "\nvar<immediate> params: Params;", NULL},
+        {"a", 8, NULL, NULL, "missing"},
+        {"// " PARAMS, 8, NULL, NULL, "missing"},
+        {PARAMS, 0, NULL, NULL, "is there"},
+        {"", 0, NULL, "", NULL},
     };
     const uint32_t values[] = {17, 99, UINT32_MAX};
 

@@ -1,10 +1,10 @@
 /*
- * quiet.c - Dawn prints warnings about a driver's limits straight to stderr, with no way to turn
+ * dawn_quiet.c - Dawn prints warnings about a driver's limits straight to stderr, with no way to turn
  * that off. For the few milliseconds of an adapter search stderr is a temporary file; afterwards
  * the library's warnings go to the log, and every other line goes to stderr after all, so that
  * nothing that another thread printed meanwhile is lost.
  */
-#include "gpu/quiet.h"
+#include "gpu/dawn_quiet.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
-void gpu_quiet_begin(gpu_quiet *quiet)
+void dawn_quiet_begin(dawn_quiet *quiet)
 {
     pthread_mutex_lock(&one_at_a_time);
     fflush(stderr);
@@ -30,7 +30,7 @@ void gpu_quiet_begin(gpu_quiet *quiet)
     }
 }
 
-void gpu_quiet_end(gpu_quiet *quiet)
+void dawn_quiet_end(dawn_quiet *quiet)
 {
     static const char warning[] = "Warning: ", detail[] = "    at ";
     char line[1024];
