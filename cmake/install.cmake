@@ -154,5 +154,6 @@ install(FILES "${TEMPER_PARTS}/dawn/LICENSE" DESTINATION "${temper_doc}/licenses
         RENAME dawn.txt COMPONENT runtime)
 install(FILES "${TEMPER_PARTS}/dawn/LICENSE.rillfacet" DESTINATION "${temper_doc}/licenses"
         RENAME dawn-build.txt COMPONENT runtime)
+install(FILES cmake/ggml.txt DESTINATION "${temper_doc}/licenses" COMPONENT runtime)
 
 include(cmake/package.cmake)

@@ -35,7 +35,7 @@ static const option bench_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {bench_options, cli_device_options, NULL};
+static const option *const tables[] = {bench_options, cli_widen_options, cli_device_options, NULL};
 
 typedef struct bench_row {
     char test[32];

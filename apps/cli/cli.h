@@ -70,6 +70,12 @@ typedef struct device_options {
 extern device_options cli_device;
 extern const option cli_device_options[];
 
+/* --widen, which every command has that reads weights. */
+extern const option cli_widen_options[];
+
+/* What --widen asks for, with a line on stderr for each type; NULL where it was not given. */
+const temper_widen *cli_widen(void);
+
 /* The model that a command was given, or the default model's path in the user's cache; NULL after a
  * message. */
 const char *cli_model_path(const char *given);

@@ -5,11 +5,7 @@
 
 #include "cli.h"
 
-static const option convert_options[] = {
-    {NULL, OPTION_FLAG, NULL, NULL, NULL},
-};
-
-static const option *const tables[] = {convert_options, NULL};
+static const option *const tables[] = {cli_widen_options, NULL};
 
 static bool show_progress(uint64_t done, uint64_t total, void *user)
 {
@@ -24,7 +20,7 @@ static bool show_progress(uint64_t done, uint64_t total, void *user)
 int command_convert(int argc, char **argv)
 {
     if (args_want_help(argc, argv, tables))
-        return args_help("temper convert HF_DIR OUT.gguf",
+        return args_help("temper convert HF_DIR OUT.gguf [--widen]",
                          "Writes a Hugging Face directory (config.json, tokenizer.json, "
                          "*.safetensors) as a GGUF file. Matrices keep their types: F32, F16 or "
                          "BF16. A part of a split GGUF model gives the whole model in one file. "
@@ -37,7 +33,8 @@ int command_convert(int argc, char **argv)
     if (paths[1] == NULL)
         return cli_usage_error("convert", "name a directory to read and a file to write");
     temper_error err = {0};
-    const temper_status status = temper_convert(paths[0], paths[1], show_progress, NULL, &err);
+    const temper_status status =
+        temper_convert(paths[0], paths[1], cli_widen(), show_progress, NULL, &err);
     cli_progress_clear();
     return status == TEMPER_OK ? 0 : cli_fail("convert", &err);
 }

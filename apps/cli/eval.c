@@ -34,8 +34,10 @@ static const option ppl_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const next_tables[] = {next_options, cli_device_options, NULL};
-static const option *const ppl_tables[] = {ppl_options, cli_device_options, NULL};
+static const option *const next_tables[] = {next_options, cli_widen_options, cli_device_options,
+                                            NULL};
+static const option *const ppl_tables[] = {ppl_options, cli_widen_options, cli_device_options,
+                                           NULL};
 
 /* ---- next ----------------------------------------------------------------------------------- */
 

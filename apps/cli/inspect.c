@@ -19,7 +19,7 @@ static const option inspect_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {inspect_options, NULL};
+static const option *const tables[] = {inspect_options, cli_widen_options, NULL};
 
 static json_t *value_json(const temper_file_value *value)
 {
@@ -153,7 +153,7 @@ int command_inspect(int argc, char **argv)
     temper_error err = {0}, why = {0};
     temper_file *file = NULL;
     temper_memory_estimate memory = {0};
-    temper_status status = temper_file_open(path, &file, &err);
+    temper_status status = temper_file_open(path, cli_widen(), &file, &err);
     if (status == TEMPER_OK) {
         temper_file_estimate(file, opt.context > UINT32_MAX ? UINT32_MAX : (uint32_t)opt.context,
                              &memory, &why);

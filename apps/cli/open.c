@@ -24,6 +24,35 @@ const option cli_device_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
+static bool widen_asked;
+
+const option cli_widen_options[] = {
+    {"--widen", OPTION_FLAG, &widen_asked, NULL,
+     "read types without a layout (IQ1 to IQ4, MXFP4, TQ1_0, TQ2_0) as F16, each weight rounded"},
+    {NULL, OPTION_FLAG, NULL, NULL, NULL},
+};
+
+static void tell_widened(const temper_widened *what, void *user)
+{
+    char bytes[32];
+    strbuf name = {0};
+    (void)user;
+    cli_progress_clear();
+    cli_one_line(&name, what->tensor, strlen(what->tensor));
+    fprintf(stderr, "temper: %.96s", strbuf_text(&name));
+    if (what->tensors > 1)
+        fprintf(stderr, " and %llu more", (unsigned long long)what->tensors - 1);
+    fprintf(stderr, " (%s): read as F16, each weight rounded; %s more\n", what->type,
+            cli_bytes(what->extra_bytes, bytes));
+    strbuf_free(&name);
+}
+
+const temper_widen *cli_widen(void)
+{
+    static const temper_widen widen = {.tell = tell_widened};
+    return widen_asked ? &widen : NULL;
+}
+
 const char *cli_model_path(const char *given)
 {
     static char path[4096];
@@ -83,6 +112,7 @@ temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine
                                      .device = device,
                                      .max_rows = max_rows,
                                      .exact = cli_device.exact,
+                                     .widen = cli_widen(),
                                      .progress = show_progress};
     status = temper_engine_open(&desc, out, err);
     temper_device_release(device);

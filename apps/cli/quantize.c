@@ -18,7 +18,7 @@ static const option quantize_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {quantize_options, NULL};
+static const option *const tables[] = {quantize_options, cli_widen_options, NULL};
 
 static bool show_progress(uint64_t done, uint64_t total, void *user)
 {
@@ -69,8 +69,8 @@ int command_quantize(int argc, char **argv)
                                            "Q4_0");
     temper_error err = {0};
     temper_quantize_result result;
-    const temper_status status =
-        temper_quantize(paths[0], paths[1], opt.type, show_progress, NULL, &result, &err);
+    const temper_status status = temper_quantize(paths[0], paths[1], opt.type, cli_widen(),
+                                                 show_progress, NULL, &result, &err);
     cli_progress_clear();
     if (status != TEMPER_OK)
         return cli_fail("quantize", &err);

@@ -54,7 +54,7 @@ static const option run_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {run_options, cli_device_options, NULL};
+static const option *const tables[] = {run_options, cli_widen_options, cli_device_options, NULL};
 
 /* ---- options -------------------------------------------------------------------------------- */
 

@@ -201,6 +201,24 @@ TEMPER_API void temper_device_describe(const temper_device *device, temper_adapt
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
+/* The types IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and
+ * TQ2_0 have no layout on the device, and tensors of them are refused by name. Who asks for it has
+ * them read as F16, each weight rounded once, which takes up to ten times their bytes. */
+typedef struct temper_widened {
+    const char *type;     /* "IQ3_XXS" */
+    const char *tensor;   /* the first one of the type, escaped where it holds control characters */
+    uint64_t tensors;     /* how many there are */
+    uint64_t extra_bytes; /* that they take in F16 beyond those of the file */
+} temper_widened;
+
+/* Called once for each such type; everything in it is callback-only. */
+typedef void (*temper_on_widened)(const temper_widened *what, void *user);
+
+typedef struct temper_widen {
+    temper_on_widened tell; /* NULL: none */
+    void *user;             /* for tell */
+} temper_widen;
+
 /* A look into a model file, without a device. */
 typedef struct temper_file temper_file;
 
@@ -235,8 +253,10 @@ typedef struct temper_memory_estimate {
 } temper_memory_estimate;
 
 /* Opens and checks a GGUF file, a part of a split one or a Hugging Face directory: what a converter
- * would make of them. *out is returned-owned (temper_file_close). */
-TEMPER_API temper_status temper_file_open(const char *path, temper_file **out, temper_error *err);
+ * would make of them. With `widen` (borrowed; else NULL) the types without a layout are F16 in it.
+ * *out is returned-owned (temper_file_close). */
+TEMPER_API temper_status temper_file_open(const char *path, const temper_widen *widen,
+                                          temper_file **out, temper_error *err);
 TEMPER_API void temper_file_close(temper_file *file);
 
 /* Views until the next call on the file. Indices are below value_count and tensor_count. */
@@ -275,6 +295,8 @@ typedef struct temper_engine_desc {
                                  with f16 operands; sums stay f32 */
     temper_progress progress; /* NULL: none */
     void *user;               /* for progress */
+    /* Types without a layout are read as F16; NULL: they are refused. Borrowed. */
+    const temper_widen *widen;
 } temper_engine_desc;
 
 /* Opens a model and loads its weights. *out is returned-owned (temper_engine_close). Errors:
@@ -460,9 +482,10 @@ TEMPER_API temper_status temper_session_score(temper_session *session, temper_to
  * `progress` (NULL: none) what was there before is there still, and nothing else. */
 
 /* Writes a Hugging Face directory, or a split model given by one of its parts, as one GGUF file.
- * Matrices keep their types (F32, F16, BF16); norms and biases become F32. */
-TEMPER_API temper_status temper_convert(const char *from, const char *to, temper_progress progress,
-                                        void *user, temper_error *err);
+ * Matrices keep their types (F32, F16, BF16); norms and biases become F32. With `widen` (borrowed;
+ * else NULL) the types without a layout become F16; else they stay as they are. */
+TEMPER_API temper_status temper_convert(const char *from, const char *to, const temper_widen *widen,
+                                        temper_progress progress, void *user, temper_error *err);
 
 typedef struct temper_quantize_result {
     uint64_t bytes;            /* of the new file */
@@ -478,11 +501,13 @@ typedef struct temper_quantize_result {
  * vectors are F32. The matrix that makes the logits (output.weight, or token_embd.weight where it
  * serves as the head) is Q6_K under the types of four bits. Rows that are no multiple of 256 take
  * Q5_0 instead of Q4_K and Q8_0 instead of Q6_K; rows that are no multiple of 32 take F16. Any type
- * that temper loads is read. Errors: TEMPER_BAD_ARGUMENT for another type, TEMPER_BAD_FILE for a
- * value that is not finite or too large for the type. */
+ * that temper loads is read, and with `widen` (borrowed; else NULL) those without a layout too, by
+ * way of F16. Errors: TEMPER_BAD_ARGUMENT for another type, TEMPER_BAD_FILE for a value that is not
+ * finite or too large for the type. */
 TEMPER_API temper_status temper_quantize(const char *from, const char *to, const char *type,
-                                         temper_progress progress, void *user,
-                                         temper_quantize_result *result, temper_error *err);
+                                         const temper_widen *widen, temper_progress progress,
+                                         void *user, temper_quantize_result *result,
+                                         temper_error *err);
 
 #ifdef __cplusplus
 }

@@ -6,12 +6,14 @@
 
 #include "base/checked.h"
 #include "base/mem.h"
+#include "base/widen.h"
 
 /* A tensor in the file: its first byte, counted from the data's start, and where it comes from. */
 typedef struct part {
     uint64_t at, bytes;
     uint64_t element_bytes, row_bytes, rows;
     assembly_piece piece;
+    char *widened_name; /* of the tensor, for messages; NULL where nothing is widened */
 } part;
 
 struct assembly {
@@ -43,8 +45,10 @@ void assembly_close(assembly *a)
 {
     if (a == NULL)
         return;
-    for (uint64_t i = 0; i < a->part_count; i++)
+    for (uint64_t i = 0; i < a->part_count; i++) {
         mem_free(a->parts[i].piece.memory);
+        mem_free(a->parts[i].widened_name);
+    }
     for (uint64_t i = 0; i < a->kept_count; i++)
         source_close(a->kept[i]);
     mem_free(a->parts);
@@ -96,6 +100,12 @@ temper_status assembly_add(assembly *a, gguf_string name, uint32_t dim_count, co
     p->bytes = p->rows * p->row_bytes;
     assert(!piece->transposed || (piece->heads == 0 && info->block == 1));
     assert(piece->heads == 0 || p->rows % (2 * (uint64_t)piece->heads) == 0);
+    if (piece->widened != DTYPE_F32) {
+        assert(type == DTYPE_F16 && piece->heads == 0 && !piece->transposed);
+        p->widened_name = mem_strndup(name.data, (size_t)name.length);
+        if (p->widened_name == NULL)
+            return error_set(err, TEMPER_NO_MEMORY, "%s: no memory left to open it", a->name);
+    }
     gguf_head_tensor(&a->head, name, dim_count, dims, type, &p->at);
     return TEMPER_OK;
 }
@@ -151,6 +161,38 @@ static temper_status read_transposed(const part *p, uint64_t offset, uint8_t *ou
     return status;
 }
 
+/* Bytes [offset, offset + size) of a tensor in F16 whose blocks in the source are of another type:
+ * all blocks that hold some of them. */
+static temper_status read_widened(const part *p, uint64_t offset, uint8_t *out, uint64_t size,
+                                  error *err)
+{
+    const dtype_info *info = dtype_find(p->piece.widened);
+    source *from = (source *)(uintptr_t)p->piece.from;
+    const uint64_t width = 2 * (uint64_t)info->block, first = offset / width;
+    const uint64_t count = ceil_div(offset % width + size, width);
+    uint8_t halves[2 * WIDEN_BLOCK_MAX];
+    uint8_t *blocks = mem_alloc((size_t)(count * info->block_bytes));
+    if (blocks == NULL)
+        return error_set(err, TEMPER_NO_MEMORY, "%s: no memory left to widen %s", from->name,
+                         p->widened_name);
+    temper_status status = source_read(from, p->piece.offset + first * info->block_bytes, blocks,
+                                       count * info->block_bytes, err);
+    for (uint64_t i = 0; status == TEMPER_OK && i < count; i++) {
+        if (!widen_to_f16(info->type, info->block, blocks + i * info->block_bytes, halves))
+            status =
+                error_set(err, TEMPER_BAD_FILE,
+                          "%s: block %llu of %.96s (%s) holds a value that is not finite or "
+                          "too large for F16",
+                          from->name, (unsigned long long)(first + i), p->widened_name, info->name);
+        const uint64_t in = i == 0 ? offset % width : 0, some = min_u64(width - in, size);
+        memcpy(out, halves + in, (size_t)some);
+        out += some;
+        size -= some;
+    }
+    mem_free(blocks);
+    return status;
+}
+
 /* Bytes [offset, offset + size) of a tensor. */
 static temper_status read_part(const part *p, uint64_t offset, uint8_t *out, uint64_t size,
                                error *err)
@@ -160,6 +202,8 @@ static temper_status read_part(const part *p, uint64_t offset, uint8_t *out, uin
         memcpy(out, (const uint8_t *)p->piece.memory + offset, (size_t)size);
         return TEMPER_OK;
     }
+    if (p->piece.widened != DTYPE_F32)
+        return read_widened(p, offset, out, size, err);
     if (p->piece.transposed)
         return read_transposed(p, offset, out, size, err);
     if (p->piece.heads == 0)

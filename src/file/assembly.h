@@ -28,9 +28,11 @@ typedef struct assembly_piece {
     const source *from; /* borrowed: see assembly_keep; NULL: memory */
     uint64_t offset;    /* in `from` */
     void *memory;       /* owned by the assembly from the call on, whether it succeeds or not */
-    uint32_t heads;  /* 0: as it is. Else the rows are those of so many heads, in each of which the
-                      * halves of a pair lie half a head apart; they are read next to each other */
-    bool transposed; /* the columns of `from` are the rows: a matrix of F32, F16 or BF16 */
+    uint32_t heads;   /* 0: as it is. Else the rows are those of so many heads, in each of which the
+                       * halves of a pair lie half a head apart; they are read next to each other */
+    bool transposed;  /* the columns of `from` are the rows: a matrix of F32, F16 or BF16 */
+    uint32_t widened; /* 0: as it is. Else a type of base/widen.h that the bytes of `from` have; the
+                       * tensor is F16. Not with heads or transposed */
 } assembly_piece;
 
 /* `name` is what messages call the file. */

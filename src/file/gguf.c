@@ -737,6 +737,11 @@ source *gguf_detach(gguf_file *file)
     return src;
 }
 
+const source *gguf_source(const gguf_file *file)
+{
+    return file->src;
+}
+
 uint64_t gguf_file_bytes(const gguf_file *file)
 {
     return file->src->size;

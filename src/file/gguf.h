@@ -87,6 +87,8 @@ uint64_t gguf_alignment(const gguf_file *file);
 uint64_t gguf_host_bytes(const gguf_file *file); /* held for the directory */
 uint64_t gguf_file_bytes(const gguf_file *file); /* of the whole file */
 
+const source *gguf_source(const gguf_file *file); /* a view, until gguf_close */
+
 /* Closes the file, all views into it too, but hands its source out, owned by the caller. */
 source *gguf_detach(gguf_file *file);
 

@@ -11,6 +11,7 @@
 #include "base/strbuf.h"
 #include "file/assembly.h"
 #include "file/hf.h"
+#include "file/widened.h"
 
 enum { PARTS_MAX = 1024, PART_ENDING = 20 /* "-00001-of-00003.gguf" */ };
 
@@ -228,9 +229,9 @@ static temper_status open_parts(const char *path, gguf_file *first, uint32_t num
     return status;
 }
 
-temper_status model_file_open(const char *path, bool vocabulary, gguf_file **out, error *err)
+/* The model as it is stored. */
+static temper_status open_stored(const char *path, bool vocabulary, gguf_file **out, error *err)
 {
-    assert(path != NULL && out != NULL);
     source *src = NULL;
     gguf_file *file = NULL;
     temper_status status;
@@ -249,6 +250,20 @@ temper_status model_file_open(const char *path, bool vocabulary, gguf_file **out
     }
     if (count > 1)
         return open_parts(path, file, number, count, out, err);
+    *out = file;
+    return TEMPER_OK;
+}
+
+temper_status model_file_open(const char *path, bool vocabulary, const temper_widen *widen,
+                              gguf_file **out, error *err)
+{
+    assert(path != NULL && out != NULL);
+    gguf_file *file = NULL;
+    const temper_status status = open_stored(path, vocabulary, &file, err);
+    if (status != TEMPER_OK)
+        return status;
+    if (widen != NULL)
+        return gguf_widen(file, widen, out, err);
     *out = file;
     return TEMPER_OK;
 }

@@ -12,9 +12,11 @@
 
 /* Opens a path. With `vocabulary`, a directory whose tokenizer GGUF's keys cannot say is refused
  * (see hf.h); files are what they are. Parts of a split model are found by their names,
- * NAME-00001-of-00003.gguf. *out is owned by the caller (gguf_close). Errors are those of
- * gguf_open, gguf_join and hf_open, and TEMPER_BAD_FILE for a part that is missing, by name. */
-temper_status model_file_open(const char *path, bool vocabulary, gguf_file **out, error *err);
+ * NAME-00001-of-00003.gguf. With `widen` (else NULL) types without a layout are F16: see widened.h.
+ * *out is owned by the caller (gguf_close). Errors are those of gguf_open, gguf_join, gguf_widen
+ * and hf_open, and TEMPER_BAD_FILE for a part that is missing, by name. */
+temper_status model_file_open(const char *path, bool vocabulary, const temper_widen *widen,
+                              gguf_file **out, error *err);
 
 /* True when the path is a directory. */
 bool model_file_is_directory(const char *path);

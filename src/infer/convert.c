@@ -13,6 +13,7 @@
 #include "base/quantize.h"
 #include "file/gguf_head.h"
 #include "file/model_file.h"
+#include "file/widened.h"
 #include "infer/infer.h"
 
 enum { CHUNK_BYTES = 4 << 20 };
@@ -38,13 +39,13 @@ static temper_status copy_all(source *src, outfile *out, temper_progress progres
     return status;
 }
 
-temper_status temper_convert(const char *from, const char *to, temper_progress progress, void *user,
-                             temper_error *err)
+temper_status temper_convert(const char *from, const char *to, const temper_widen *widen,
+                             temper_progress progress, void *user, temper_error *err)
 {
     assert(from != NULL && to != NULL);
     gguf_file *file = NULL;
     outfile *out = NULL;
-    temper_status status = model_file_open(from, true, &file, err);
+    temper_status status = model_file_open(from, true, widen, &file, err);
     if (status != TEMPER_OK)
         return status;
     source *src = gguf_detach(file);
@@ -126,16 +127,6 @@ static dtype type_of(const conversion *c, const gguf_tensor *tensor, bool *fell_
     return type;
 }
 
-static temper_status check_source(const conversion *c, const gguf_tensor *tensor, error *err)
-{
-    const dtype_info *info = dtype_find(tensor->type);
-    if (info->loadable)
-        return TEMPER_OK;
-    return error_set(err, TEMPER_UNSUPPORTED, "%s: %.*s is %s; temper reads " DTYPE_LOADABLE_NAMES,
-                     gguf_name(c->file), (int)min_u64(tensor->name.length, 96), tensor->name.data,
-                     info->name);
-}
-
 static void count_tensor(temper_quantize_result *result, const gguf_tensor *tensor, dtype type,
                          bool fell_back)
 {
@@ -177,7 +168,7 @@ static temper_status write_head(conversion *c, error *err)
         const gguf_tensor *tensor = gguf_tensor_at(c->file, i);
         bool fell_back = false;
         uint64_t offset = 0;
-        status = check_source(c, tensor, err);
+        status = gguf_check_loadable(c->file, tensor, err);
         const dtype type = type_of(c, tensor, &fell_back);
         gguf_head_tensor(&head, tensor->name, tensor->dim_count, tensor->dims, (uint32_t)type,
                          &offset);
@@ -283,8 +274,8 @@ static const struct target *find_target(const char *name)
 }
 
 temper_status temper_quantize(const char *from, const char *to, const char *type,
-                              temper_progress progress, void *user, temper_quantize_result *result,
-                              temper_error *err)
+                              const temper_widen *widen, temper_progress progress, void *user,
+                              temper_quantize_result *result, temper_error *err)
 {
     assert(from != NULL && to != NULL && type != NULL && result != NULL);
     gguf_file *file = NULL;
@@ -297,7 +288,7 @@ temper_status temper_quantize(const char *from, const char *to, const char *type
             "no files of the type \"%.40s\" are made; there are F16, Q4_0, Q4_1, Q8_0, "
             "Q4_K and Q6_K",
             type);
-    temper_status status = model_file_open(from, true, &file, err);
+    temper_status status = model_file_open(from, true, widen, &file, err);
     if (status == TEMPER_OK && gguf_tensor_count(file) == 0)
         status = error_set(err, TEMPER_BAD_FILE, "%s: holds no tensors", gguf_name(file));
     c.file = file;

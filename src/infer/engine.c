@@ -170,7 +170,7 @@ static temper_status open_parts(temper_engine *engine, const gguf_file *file,
 static temper_status open_file(temper_engine *engine, const temper_engine_desc *desc, error *err)
 {
     gguf_file *file = NULL;
-    temper_status status = model_file_open(desc->model, false, &file, err);
+    temper_status status = model_file_open(desc->model, false, desc->widen, &file, err);
     if (status == TEMPER_OK)
         status = open_parts(engine, file, desc, err);
     gguf_close(file);

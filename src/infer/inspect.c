@@ -19,11 +19,12 @@ struct temper_file {
     strbuf name, type, text; /* behind the views of the last call */
 };
 
-temper_status temper_file_open(const char *path, temper_file **out, temper_error *err)
+temper_status temper_file_open(const char *path, const temper_widen *widen, temper_file **out,
+                               temper_error *err)
 {
     assert(path != NULL && out != NULL);
     gguf_file *gguf = NULL;
-    const temper_status status = model_file_open(path, false, &gguf, err);
+    const temper_status status = model_file_open(path, false, widen, &gguf, err);
     if (status != TEMPER_OK)
         return status;
     temper_file *file = mem_calloc(1, sizeof *file);

@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "file/widened.h"
 
 struct weights_loader {
     const gguf_file *file; /* NULL: random weights of this type */
@@ -111,23 +112,12 @@ bool weights_same_type(const weights_loader *loader, const char *const *names, u
     return true;
 }
 
-static temper_status check_type(const gguf_file *file, const gguf_tensor *tensor, error *err)
-{
-    const dtype_info *info = dtype_find(tensor->type);
-    if (info == NULL || !info->loadable)
-        return error_set(err, TEMPER_UNSUPPORTED,
-                         "%s: %.*s is %s; temper loads " DTYPE_LOADABLE_NAMES, gguf_name(file),
-                         (int)min_u64(tensor->name.length, 96), tensor->name.data,
-                         dtype_name(tensor->type));
-    return TEMPER_OK;
-}
-
 temper_status weights_device_bytes(const gguf_file *file, uint64_t *bytes, error *err)
 {
     *bytes = 0;
     for (uint64_t i = 0; i < gguf_tensor_count(file); i++) {
         const gguf_tensor *tensor = gguf_tensor_at(file, i);
-        const temper_status status = check_type(file, tensor, err);
+        const temper_status status = gguf_check_loadable(file, tensor, err);
         if (status != TEMPER_OK)
             return status;
         /* Vectors are f32 on the device, whatever the file has. */
@@ -146,7 +136,7 @@ static temper_status find(weights_loader *loader, const char *name, const gguf_t
     if (tensor == NULL)
         return error_set(err, TEMPER_BAD_FILE, "%s: the tensor %s is missing",
                          gguf_name(loader->file), name);
-    const temper_status status = check_type(loader->file, tensor, err);
+    const temper_status status = gguf_check_loadable(loader->file, tensor, err);
     if (status != TEMPER_OK)
         return status;
     for (uint64_t i = 0; i < gguf_tensor_count(loader->file); i++)

@@ -54,6 +54,57 @@ static void a_file_in_another_type(void **state)
     program_free(&r);
 }
 
+#define WIDE TEST_GOLDEN "/widen/llama.gguf"
+
+/* Every command that reads weights: refused by name without --widen, a line for each type with it.
+ */
+static void types_without_a_layout(void **state)
+{
+    static const char hint[] = "token_embd.weight is IQ4_XS, which has no layout on the device: "
+                               "--widen reads it as F16, each weight rounded";
+    static const char line[] = "temper: token_embd.weight and 1 more (IQ4_XS): read as F16, each "
+                               "weight rounded; 200.9 KiB more\n";
+    const char *path = program_path("wide.gguf");
+    const char *const *const calls[] = {
+        ARGS("run", WIDE, "--raw", "-p", "The", "-n", "1", "--widen"),
+        ARGS("bench", WIDE, "-p", "2", "-n", "1", "-r", "1", "--widen"),
+        ARGS("eval", "next", WIDE, "-p", "The", "--widen"),
+        ARGS("quantize", WIDE, path, "--type", "Q8_0", "--widen"),
+        ARGS("convert", WIDE, path, "--widen"),
+        ARGS("inspect", WIDE, "--widen"),
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        program_result r = program_run(calls[i]);
+        if (r.code != 0 || strstr(r.err, line) == NULL)
+            fail_msg("%s: code %d: %s", calls[i][0], r.code, r.err);
+        program_free(&r);
+    }
+    assert_refuses(1, hint, "run", WIDE, "--raw", "-p", "The", "-n", "1");
+    assert_refuses(1, hint, "bench", WIDE, "-p", "2", "-n", "1", "-r", "1");
+    assert_refuses(1, hint, "eval", "next", WIDE, "-p", "The");
+    assert_refuses(1, hint, "quantize", WIDE, program_path("none.gguf"), "--type", "Q8_0");
+
+    /* The estimate is of what would be loaded; the converted file loads as it is. */
+    json_t *told = program_json(ARGS("inspect", WIDE, "--json"));
+    const json_t *memory = json_object_get(told, "memory");
+    assert_non_null(strstr(json_string_value(json_object_get(memory, "error")), hint));
+    json_decref(told);
+    json_t *wide = program_json(ARGS("inspect", WIDE, "--json", "--widen"));
+    told = program_json(ARGS("inspect", path, "--json"));
+    assert_true(json_equal(json_object_get(told, "memory"), json_object_get(wide, "memory")));
+    assert_true(json_equal(json_object_get(told, "tensors"), json_object_get(wide, "tensors")));
+    assert_true(json_is_integer(json_object_get(json_object_get(wide, "memory"), "weights")));
+    json_decref(told);
+    json_decref(wide);
+    /* Without --widen a converted file keeps its types. */
+    program_expect(ARGS("convert", WIDE, path), "");
+    told = program_json(ARGS("inspect", path, "--json"));
+    const json_t *first = json_array_get(json_object_get(told, "tensors"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "type")), "IQ4_XS");
+    json_decref(told);
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -82,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_directory_becomes_a_file),
         cmocka_unit_test(a_file_in_another_type),
+        cmocka_unit_test(types_without_a_layout),
         cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

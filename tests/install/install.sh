@@ -46,6 +46,7 @@ share/doc/temper/THIRD_PARTY.md
 share/doc/temper/copyright
 share/doc/temper/licenses/dawn-build.txt
 share/doc/temper/licenses/dawn.txt
+share/doc/temper/licenses/ggml.txt
 share/doc/temper/licenses/huggingface-jinja.txt
 share/doc/temper/licenses/quickjs-ng.txt
 share/man/man1/temper.1
@@ -107,7 +108,7 @@ tree() {
     files_of "$root" >"$work/got"
     same "installed files" "$work/want" "$work/got"
     # quickjs-ng.txt is made from its sources, so that it comes last and is looked at more closely.
-    for file in dawn.txt dawn-build.txt huggingface-jinja.txt quickjs-ng.txt; do
+    for file in dawn.txt dawn-build.txt ggml.txt huggingface-jinja.txt quickjs-ng.txt; do
         text=$root/share/doc/temper/licenses/$file
         grep -q 'Copyright' "$text" || fail "$file names no holder"
         grep -qi 'without warrant\|AS IS' "$text" || fail "$file is no licence"

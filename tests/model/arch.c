@@ -197,7 +197,7 @@ static void the_estimate_is_what_is_taken(void **state)
         temper_memory_estimate estimate;
         snprintf(path, sizeof path, "arch/%s.gguf", models[i]);
         snprintf(full, sizeof full, "%s/%s", TEST_GOLDEN, path);
-        assert_ok(temper_file_open(full, &file, &err));
+        assert_ok(temper_file_open(full, NULL, &file, &err));
         assert_ok(temper_file_estimate(file, CONTEXT, &estimate, &err));
         temper_file_close(file);
         temper_engine *engine = test_engine(device, path, INFER_DEFAULT_ROWS);

@@ -34,6 +34,22 @@ static void k_types_under_masks(void **state)
     }
 }
 
+/* Every type that is read as F16 on request, against double-precision logits of the rounded
+ * weights; without the request the first of them is refused. */
+static void widened_types(void **state)
+{
+    temper_engine *engine = NULL;
+    temper_error err = {0};
+    (void)state;
+    temper_device *device = test_device(&test_masks[0]);
+    test_tiny_model(device, "widen/llama", 0);
+    const temper_engine_desc desc = {.model = TEST_GOLDEN "/widen/llama.gguf", .device = device};
+    assert_fails(temper_engine_open(&desc, &engine, &err), TEMPER_UNSUPPORTED,
+                 "token_embd.weight is IQ4_XS, which has no layout on the device: --widen");
+    test_nothing_left(device);
+    temper_device_release(device);
+}
+
 enum { IDS = 23, MOST_VOCABULARY = 512 };
 
 /* Logits after some ids; returns how many there are. */
@@ -88,7 +104,7 @@ static void directories_split_and_converted_files(void **state)
         assert_same_logits(device, directory, twin);
     }
     const char *converted = in_folder("converted.gguf");
-    assert_ok(temper_convert(TEST_GOLDEN "/hf/llama", converted, NULL, NULL, &err));
+    assert_ok(temper_convert(TEST_GOLDEN "/hf/llama", converted, NULL, NULL, NULL, &err));
     assert_same_logits(device, converted, "arch/llama.gguf");
 
     gguf_file *whole = NULL;
@@ -108,8 +124,12 @@ static void directories_split_and_converted_files(void **state)
     }
     gguf_close(whole);
     assert_same_logits(device, in_folder("part-00002-of-00002.gguf"), "tiny/llama-q4_0.gguf");
-    assert_ok(temper_convert(in_folder("part-00001-of-00002.gguf"), converted, NULL, NULL, &err));
+    assert_ok(
+        temper_convert(in_folder("part-00001-of-00002.gguf"), converted, NULL, NULL, NULL, &err));
     assert_same_logits(device, converted, "tiny/llama-q4_0.gguf");
+    const char *widened = TEST_GOLDEN "/widen/llama.gguf";
+    assert_ok(temper_convert(widened, converted, &(temper_widen){0}, NULL, NULL, &err));
+    assert_same_logits(device, converted, "widen/llama.gguf");
     test_nothing_left(device);
     temper_device_release(device);
 }
@@ -154,7 +174,7 @@ static void quantized_files(void **state)
         temper_quantize_result result;
         const char *to = in_folder("quantized.gguf");
         snprintf(from, sizeof from, "%s/%s", TEST_GOLDEN, rows[i].from);
-        assert_ok(temper_quantize(from, to, rows[i].type, NULL, NULL, &result, &err));
+        assert_ok(temper_quantize(from, to, rows[i].type, NULL, NULL, NULL, &result, &err));
         const uint32_t count = logits_of(device, rows[i].from, wanted);
         assert_int_equal(logits_of(device, to, got), count);
         const double off = distance(got, wanted, count);
@@ -185,15 +205,15 @@ static void what_cannot_be_made(void **state)
     const char *to = in_folder("never.gguf");
     const char *from = TEST_GOLDEN "/tiny/llama-f32.gguf";
     (void)state;
-    assert_fails(temper_quantize(from, to, "Q9_9", NULL, NULL, &result, &err), TEMPER_BAD_ARGUMENT,
-                 "\"Q9_9\"");
-    assert_fails(temper_quantize(from, folder, "Q8_0", NULL, NULL, &result, &err), TEMPER_IO,
+    assert_fails(temper_quantize(from, to, "Q9_9", NULL, NULL, NULL, &result, &err),
+                 TEMPER_BAD_ARGUMENT, "\"Q9_9\"");
+    assert_fails(temper_quantize(from, folder, "Q8_0", NULL, NULL, NULL, &result, &err), TEMPER_IO,
                  "a directory");
-    assert_fails(temper_quantize(from, to, "Q8_0", stop, NULL, &result, &err), TEMPER_STOPPED,
+    assert_fails(temper_quantize(from, to, "Q8_0", NULL, stop, NULL, &result, &err), TEMPER_STOPPED,
                  "stopped");
-    assert_fails(temper_convert(TEST_GOLDEN "/hf/llama", to, stop, NULL, &err), TEMPER_STOPPED,
-                 "stopped");
-    assert_fails(temper_convert(folder, to, NULL, NULL, &err), TEMPER_IO, "no config.json");
+    assert_fails(temper_convert(TEST_GOLDEN "/hf/llama", to, NULL, stop, NULL, &err),
+                 TEMPER_STOPPED, "stopped");
+    assert_fails(temper_convert(folder, to, NULL, NULL, NULL, &err), TEMPER_IO, "no config.json");
     assert_int_not_equal(access(to, F_OK), 0);
 }
 
@@ -218,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(k_types_under_masks),
+        cmocka_unit_test(widened_types),
         cmocka_unit_test(directories_split_and_converted_files),
         cmocka_unit_test(quantized_files),
         cmocka_unit_test(what_cannot_be_made),

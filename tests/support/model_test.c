@@ -41,8 +41,11 @@ temper_engine *test_engine(temper_device *device, const char *path, uint32_t max
     temper_error err = {0};
     temper_engine *engine = NULL;
     snprintf(full, sizeof full, "%s%s", path[0] == '/' ? "" : TEST_GOLDEN "/", path);
-    const temper_engine_desc desc = {
-        .model = full, .device = device, .max_rows = max_rows, .exact = true};
+    const temper_engine_desc desc = {.model = full,
+                                     .device = device,
+                                     .max_rows = max_rows,
+                                     .exact = true,
+                                     .widen = &(temper_widen){0}};
     assert_ok(temper_engine_open(&desc, &engine, &err));
     return engine;
 }

@@ -51,8 +51,8 @@ extern const size_t test_mask_count;
 /* Opens a device under a mask and prints the adapter's name; fails the test when there is none. */
 temper_device *test_device(const device_mask *mask);
 
-/* Opens a model on a device, with exact products: what goldens are compared with. path is below
- * tests/golden, or absolute. */
+/* Opens a model on a device, with exact products: what goldens are compared with; types without a
+ * layout are widened. path is below tests/golden, or absolute. */
 temper_engine *test_engine(temper_device *device, const char *path, uint32_t max_rows);
 
 /* Asserts that no weight, cache or scratch of any model is left on the device. */

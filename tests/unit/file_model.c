@@ -27,7 +27,7 @@ static gguf_file *open_model(const char *format, const char *name)
     gguf_file *file = NULL;
     error err = {0};
     snprintf(path, sizeof path, format, TEST_GOLDEN, name);
-    if (model_file_open(path, true, &file, &err) != TEMPER_OK)
+    if (model_file_open(path, true, NULL, &file, &err) != TEMPER_OK)
         fail_msg("%s: %s", path, err.text);
     return file;
 }
@@ -302,7 +302,7 @@ static void broken_directories(void **state)
         gguf_file *file = NULL;
         error err = {0};
         make_directory(rows[i].directory, rows[i].file, rows[i].from, rows[i].to);
-        const temper_status status = model_file_open(folder, true, &file, &err);
+        const temper_status status = model_file_open(folder, true, NULL, &file, &err);
         if (status != rows[i].status || strstr(err.text, rows[i].text) == NULL ||
             strstr(err.text, folder) == NULL)
             fail_msg("row %zu: %d, %s", i, (int)status, err.text);
@@ -323,7 +323,7 @@ static void other_spellings(void **state)
                    "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 4, "
                    "\"rope_theta\": 5e5}");
     write_bytes("chat_template.jinja", "from a file", 11);
-    if (model_file_open(folder, true, &file, &err) != TEMPER_OK)
+    if (model_file_open(folder, true, NULL, &file, &err) != TEMPER_OK)
         fail_msg("%s", err.text);
     assert_int_equal(gguf_get_string(file, "tokenizer.chat_template", &text, NULL, &err),
                      TEMPER_OK);
@@ -417,7 +417,7 @@ static void parts_in_any_order(void **state)
         char path[512];
         if (i < PARTS) { /* by the path of each part */
             snprintf(path, sizeof path, "%s/part-%05zu-of-00003.gguf", folder, i + 1);
-            if (model_file_open(path, true, &joined, &err) != TEMPER_OK)
+            if (model_file_open(path, true, NULL, &joined, &err) != TEMPER_OK)
                 fail_msg("%s", err.text);
         } else if (join(parts, orders[i - PARTS], PARTS, &joined, &err) != TEMPER_OK) {
             fail_msg("%s", err.text);
@@ -475,13 +475,13 @@ static void a_part_that_is_missing(void **state)
     snprintf(path, sizeof path, "%s/part-00002-of-00003.gguf", folder);
     unlink(path);
     snprintf(path, sizeof path, "%s/part-00003-of-00003.gguf", folder);
-    assert_int_equal(model_file_open(path, true, &file, &err), TEMPER_IO);
+    assert_int_equal(model_file_open(path, true, NULL, &file, &err), TEMPER_IO);
     assert_non_null(strstr(err.text, "part 2 of 3 is missing"));
     assert_non_null(strstr(err.text, "part-00002-of-00003.gguf"));
     write_bytes("alone.gguf", parts[1].data, parts[1].length);
     snprintf(path, sizeof path, "%s/alone.gguf", folder);
     error_clear(&err);
-    assert_int_equal(model_file_open(path, true, &file, &err), TEMPER_BAD_FILE);
+    assert_int_equal(model_file_open(path, true, NULL, &file, &err), TEMPER_BAD_FILE);
     assert_non_null(strstr(err.text, "NAME-00002-of-00003.gguf"));
     for (int i = 0; i < PARTS; i++)
         strbuf_free(&parts[i]);

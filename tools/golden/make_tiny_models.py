@@ -243,8 +243,8 @@ def watched(count):
     return sorted({0, 1, count // 2, 254, 255, 256, 257, count - 1} & set(range(count)))
 
 
-def reference(path, program=PROGRAM, again=AGAIN):
-    file = GgufFile(path)
+def reference(path, program=PROGRAM, again=AGAIN, reader=GgufFile):
+    file = reader(path)
     model, bpe = Llama(file), Bpe.from_gguf(file)
     out = fixture.header(program, again, PACKAGES)
     out["model"] = {"file": path.name, "sha256": sha256_of(path)}
