@@ -14,6 +14,8 @@ enum kind {
     DRAW,       /* `rows` draws of the same logits, each the twin's unless its two best are within
                    rounding */
     TIES,       /* as DRAW over logits of a few values only */
+    MIXED,      /* as DRAW, each row with parameters of its own, behind places of other rows */
+    BEHIND,     /* as DRAW, behind places of other rows */
     CHI_SQUARE, /* 2048 draws against the probabilities */
     EDGES,      /* NaN, infinities, ties, zeros: exact */
     REFUSED,
@@ -53,6 +55,9 @@ static const sample_case cases[] = {
     {"min-p 0.1", 1003, DRAW, 0, {1.0f, 0, 1, 0.1f, 11, 0}, CHECK_QUICK},
     {"min-p 1", 1003, DRAW, 0, {1.0f, 0, 1, 1, 11, 0}, CHECK_QUICK},
     {"top-k 64, top-p 0.8, min-p 0.02", 1003, DRAW, 0, {1.3f, 64, 0.8f, 0.02f, 12, 0}, CHECK_QUICK},
+    {"argmax of 49152, behind other rows", 49152, BEHIND, 0, {0, 0, 1, 0, 1, 0}, CHECK_QUICK},
+    {"a choice for each row", 1003, MIXED, 0, {0, 0, 1, 0, 0, 0}, CHECK_QUICK},
+    {"a choice for each row of 49152", 49152, MIXED, 0, {0, 0, 1, 0, 0, 0}, CHECK_NORMAL},
     /* Limits: the 99.9 % quantile of chi square with that many degrees of freedom. */
     {"distribution over 50", 50, CHI_SQUARE, 85.4, {1.0f, 0, 1, 0, 13, 0}, CHECK_QUICK},
     {"distribution over 50 at 2", 50, CHI_SQUARE, 85.4, {2.0f, 0, 1, 0, 14, 0}, CHECK_QUICK},
@@ -76,18 +81,19 @@ static void describe(uint32_t i, check_case *out)
 }
 
 typedef struct sample_run {
-    gpu_view logits, scratch, ids;
-    uint32_t rows, vocab;
-    op_sample_params params;
+    gpu_view logits, choices, scratch, ids;
+    uint32_t first, rows, vocab;
+    const op_sample_params *params; /* [rows] */
 } sample_run;
 
 static void record(gpu_recorder *rec, void *user)
 {
     const sample_run *r = user;
-    op_sample(rec, r->logits, r->scratch, r->ids, r->rows, r->vocab, &r->params);
+    op_sample(rec, r->logits, r->choices, r->scratch, r->ids, r->first, r->rows, r->vocab,
+              r->params);
 }
 
-static ref_sample_params twin_of(const op_sample_params *p, uint32_t row)
+static ref_sample_params twin_of(const op_sample_params *p)
 {
     return (ref_sample_params){
         .temperature = (double)p->temperature,
@@ -95,7 +101,7 @@ static ref_sample_params twin_of(const op_sample_params *p, uint32_t row)
         .min_p = (double)p->min_p,
         .top_k = p->top_k,
         .seed = p->seed,
-        .position = p->position + row,
+        .position = p->position,
     };
 }
 
@@ -110,7 +116,7 @@ static float *make_logits(check_context *c, const sample_case *s, uint32_t rows)
         for (uint32_t i = 0; i < 6; i++)
             sum += check_random_float(91, 6 * (uint64_t)v + i);
         logits[v] = s->kind == TIES ? floorf(sum) : sum * 1.4f;
-        if (s->kind == DRAW && v % 97 == 96)
+        if ((s->kind == DRAW || s->kind == MIXED || s->kind == BEHIND) && v % 97 == 96)
             logits[v] = -INFINITY;
     }
     for (uint32_t r = 1; r < rows; r++)
@@ -118,14 +124,46 @@ static float *make_logits(check_context *c, const sample_case *s, uint32_t rows)
     return logits;
 }
 
+/* What row `row` of a case is drawn with. */
+static op_sample_params params_of(const sample_case *s, uint32_t row)
+{
+    static const op_sample_params mixed[] = {
+        {0, 0, 1, 0, 1, 0},
+        {1.0f, 0, 1, 0, 0x123456789abcdef0u, 7},
+        {0.7f, 40, 1, 0, 2, 900},
+        {1.3f, 0, 0.8f, 0, 3, 5},
+        {1.0f, 64, 0.9f, 0.02f, 4, 5},
+        {2.0f, 0, 1, 0.1f, 5, 0xfffffff0u},
+        {1e-6f, 3, 0.5f, 0.5f, 6, 1},
+    };
+    op_sample_params params = s->params;
+    if (s->kind == MIXED)
+        params = mixed[row % (sizeof mixed / sizeof *mixed)];
+    params.position += row;
+    return params;
+}
+
+/* The ids of `rows` rows, with `first` places before theirs that must stay as they are. */
 static const uint32_t *go(check_context *c, const sample_case *s, const float *logits,
                           uint32_t rows)
 {
-    sample_run r = {.rows = rows, .vocab = s->vocab, .params = s->params};
+    const uint32_t first = s->kind == MIXED || s->kind == BEHIND ? 5 : 0, places = first + rows;
+    op_sample_params *params = check_alloc(c, places, sizeof *params);
+    if (params == NULL)
+        return NULL;
+    for (uint32_t r = 0; r < rows; r++)
+        params[first + r] = params_of(s, r);
+    sample_run r = {.first = first, .rows = rows, .vocab = s->vocab, .params = params + first};
     r.logits = check_input(c, logits, (uint64_t)rows * s->vocab * 4);
+    r.choices = check_input(c, params, places * sizeof *params);
     r.scratch = check_output(c, op_sample_scratch_bytes(rows, s->vocab));
-    r.ids = check_output(c, (uint64_t)rows * 4);
-    return check_go(c, record, &r, r.ids, 0, 4.0 * rows * s->vocab);
+    r.ids = check_output(c, (uint64_t)places * 4);
+    const uint32_t *blank = check_read(c, r.ids);
+    const uint32_t *ids = check_go(c, record, &r, r.ids, 0, 4.0 * rows * s->vocab);
+    if (blank == NULL || ids == NULL)
+        return NULL;
+    check_same(c, ids, blank, first);
+    return ids + first;
 }
 
 static void run_draw(check_context *c, const sample_case *s)
@@ -138,10 +176,11 @@ static void run_draw(check_context *c, const sample_case *s)
     const uint32_t *ids = go(c, s, logits, rows);
     uint32_t close = 0;
     for (uint32_t r = 0; c->status == TEMPER_OK && r < rows; r++) {
-        const ref_sample_params twin = twin_of(&s->params, r);
+        const op_sample_params params = params_of(s, r);
+        const ref_sample_params twin = twin_of(&params);
         double margin;
         const uint32_t want = ref_sample(logits, s->vocab, &twin, keep, &margin);
-        const bool cold = s->params.temperature <= 1e-6f;
+        const bool cold = params.temperature <= 1e-6f;
         if (!cold && margin < 1e-4 && ids[r] != want) {
             check_that(c, ids[r] < s->vocab && keep[ids[r]], "row %u: token %u was filtered", r,
                        ids[r]);
@@ -179,7 +218,8 @@ static void run_edges(check_context *c, const sample_case *s)
     logits[8 * v + 2] = NAN;
     const uint32_t *ids = go(c, s, logits, ROWS);
     for (uint32_t r = 0; c->status == TEMPER_OK && r < ROWS; r++) {
-        const ref_sample_params twin = twin_of(&s->params, r);
+        const op_sample_params params = params_of(s, r);
+        const ref_sample_params twin = twin_of(&params);
         const uint32_t want = ref_sample(logits + (uint64_t)r * v, v, &twin, keep, NULL);
         check_that(c, ids[r] == want, "row %u: token %u, not %u", r, ids[r], want);
     }
@@ -196,7 +236,7 @@ static void run_chi_square(check_context *c, const sample_case *s)
     const uint32_t *ids = go(c, s, logits, DRAWS);
     if (ids == NULL)
         return;
-    const ref_sample_params twin = twin_of(&s->params, 0);
+    const ref_sample_params twin = twin_of(&s->params);
     ref_sample_keep(logits, s->vocab, &twin, keep);
     double total = 0, chi = 0;
     for (uint32_t v = 0; v < s->vocab; v++)
@@ -224,8 +264,9 @@ static void run(check_context *c, uint32_t i)
     else if (s->kind == CHI_SQUARE)
         run_chi_square(c, s);
     else if (s->kind == REFUSED) {
-        sample_run r = {.rows = 1, .vocab = s->vocab, .params = s->params};
+        sample_run r = {.rows = 1, .vocab = s->vocab, .params = &s->params};
         r.logits = check_output(c, s->vocab * 4);
+        r.choices = check_output(c, sizeof s->params);
         r.scratch = check_output(c, op_sample_scratch_bytes(1, s->vocab));
         r.ids = check_output(c, 4);
         check_refused(c, record, &r, TEMPER_BAD_ARGUMENT, "sample");

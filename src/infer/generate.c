@@ -31,18 +31,23 @@ void session_record_choice(temper_session *s, gpu_recorder *rec, const temper_re
     const gpu_view chosen = {s->ids, 0, sizeof(uint32_t)};
     const op_sample_params params = infer_sample_params(&request->sampling, position);
     const op_penalties penalties = infer_penalties(&request->sampling, position);
-    op_bias_logits(rec, logits, gpu_whole(s->biases), vocabulary,
+    op_bias_logits(rec, logits, gpu_whole(s->biases), 0, vocabulary, 0,
                    (uint32_t)request->sampling.bias_count);
-    op_penalize(rec, logits, gpu_whole(s->history), vocabulary, &penalties);
-    op_sample(rec, logits, gpu_whole(s->sampler), gpu_whole(s->ids), 1, vocabulary, &params);
+    op_penalize(rec, logits, gpu_whole(s->history), 0, vocabulary, &penalties);
+    error failure = {0};
+    if (gpu_write(s->engine->net->device, s->choice, 0, &params, sizeof params, &failure) !=
+        TEMPER_OK)
+        gpu_record_fail(rec, failure.status, "%s", failure.text);
+    op_sample(rec, logits, gpu_whole(s->choice), gpu_whole(s->sampler), gpu_whole(s->ids), 0, 1,
+              vocabulary, &params);
     if (penalties.count > 0)
         gpu_record_copy(rec, chosen,
                         (gpu_view){s->history, position * sizeof(uint32_t), sizeof(uint32_t)});
     gpu_record_readback(rec, chosen);
     if (!request->logprobs)
         return;
-    op_nll(rec, logits, gpu_whole(s->ids), gpu_whole(s->surprise), 1, vocabulary);
-    op_best(rec, logits, gpu_whole(s->ids), gpu_whole(s->scored), vocabulary, request->best);
+    op_nll(rec, logits, gpu_whole(s->ids), gpu_whole(s->surprise), 0, 1, vocabulary);
+    op_best(rec, logits, gpu_whole(s->ids), gpu_whole(s->scored), 0, 1, vocabulary, request->best);
     gpu_record_readback(rec, gpu_whole(s->surprise));
     gpu_record_readback(rec, (gpu_view){s->scored, 0, (1 + request->best) * sizeof(op_scored)});
 }

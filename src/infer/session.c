@@ -43,6 +43,7 @@ static temper_status open_buffers(temper_session *s, error *err)
         {&s->biases, TEMPER_MAX_BIASES * sizeof(op_logit_bias), "logit biases"},
         {&s->scored, (1 + TEMPER_MAX_LOGPROBS) * sizeof(op_scored), "best logits"},
         {&s->surprise, sizeof(float), "surprise"},
+        {&s->choice, sizeof(op_sample_params), "choice"},
         {&s->sampler, op_sample_scratch_bytes(1, m->config.vocabulary), "sampler scratch"},
         {&s->row_info, m->max_rows * sizeof(op_row_info), "row positions"},
         {&s->targets, scores, "scored ids"},
@@ -66,14 +67,14 @@ static temper_status prepare(temper_session *s, error *err)
     const op_sample_params greedy = {0};
     const op_sample_params drawn = {.temperature = 1.0f, .top_k = 1, .top_p = 0.5f, .min_p = 0.1f};
     const op_penalties penalties = {.count = 1};
-    op_bias_logits(rec, model_logits(m), gpu_whole(s->biases), vocabulary, 1);
-    op_penalize(rec, model_logits(m), gpu_whole(s->history), vocabulary, &penalties);
-    op_best(rec, model_logits(m), gpu_whole(s->ids), gpu_whole(s->scored), vocabulary, 1);
-    op_sample(rec, model_logits(m), gpu_whole(s->sampler), gpu_whole(s->ids), 1, vocabulary,
-              &greedy);
-    op_sample(rec, model_logits(m), gpu_whole(s->sampler), gpu_whole(s->ids), 1, vocabulary,
-              &drawn);
-    op_nll(rec, model_logits(m), score_slot(s->targets, 0), score_slot(s->scores, 0), 1,
+    op_bias_logits(rec, model_logits(m), gpu_whole(s->biases), 0, vocabulary, 0, 1);
+    op_penalize(rec, model_logits(m), gpu_whole(s->history), 0, vocabulary, &penalties);
+    op_best(rec, model_logits(m), gpu_whole(s->ids), gpu_whole(s->scored), 0, 1, vocabulary, 1);
+    op_sample(rec, model_logits(m), gpu_whole(s->choice), gpu_whole(s->sampler), gpu_whole(s->ids),
+              0, 1, vocabulary, &greedy);
+    op_sample(rec, model_logits(m), gpu_whole(s->choice), gpu_whole(s->sampler), gpu_whole(s->ids),
+              0, 1, vocabulary, &drawn);
+    op_nll(rec, model_logits(m), score_slot(s->targets, 0), score_slot(s->scores, 0), 0, 1,
            vocabulary);
     const temper_status status = gpu_submit(rec, NULL, err);
     return status == TEMPER_OK ? model_reserve(m, s->cache, err) : status;
@@ -102,6 +103,7 @@ static void close_parts(temper_session *s)
     gpu_buffer_destroy(s->biases);
     gpu_buffer_destroy(s->scored);
     gpu_buffer_destroy(s->surprise);
+    gpu_buffer_destroy(s->choice);
     gpu_buffer_destroy(s->sampler);
     mem_free(s->logprobs);
     gpu_buffer_destroy(s->row_info);
@@ -310,8 +312,8 @@ static void record_scores(temper_session *s, gpu_recorder *rec, uint32_t from, u
         const uint32_t row = from + group * MODEL_LOGIT_ROWS;
         const uint32_t n = (uint32_t)min_u64(MODEL_LOGIT_ROWS, rows - row);
         model_record_head(m, rec, row, n);
-        op_nll(rec, model_logits(m), score_slot(s->targets, group), score_slot(s->scores, group), n,
-               m->config.vocabulary);
+        op_nll(rec, model_logits(m), score_slot(s->targets, group), score_slot(s->scores, group), 0,
+               n, m->config.vocabulary);
     }
 }
 

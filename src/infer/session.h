@@ -15,6 +15,7 @@ struct temper_session {
         *ids; /* u32 [max_rows]: the rows of a step; the sampler writes the next id to the first */
     gpu_buffer *history;    /* u32 [context + 1]: the text so far, for penalties */
     gpu_buffer *biases;     /* op_logit_bias [TEMPER_MAX_BIASES] */
+    gpu_buffer *choice;     /* op_sample_params [1] */
     gpu_buffer *sampler;    /* op_sample_scratch_bytes of one row */
     gpu_buffer *scored;     /* op_scored [1 + TEMPER_MAX_LOGPROBS]: of the last choice */
     gpu_buffer *surprise;   /* f32 [1]: the negative log-likelihood of the last choice */

@@ -1,8 +1,7 @@
-// ids[r] = the id of the largest key of parts[r, :], the lowest among equals; 0xffffffff where
-//   the largest is NaN,
-// +infinity or -infinity.
+// ids[first + r] = the id of the largest key of parts[r, :], the lowest among equals; 0xffffffff
+// where the largest is NaN, +infinity or -infinity.
 //
-// Shapes: parts u32 [rows, slices, 2] as argmax_parts writes them; ids u32 [rows].
+// Shapes: parts u32 [rows, slices, 2] as argmax_parts writes them; ids u32 [first + rows].
 // Mapping: a workgroup of 64 lanes a row, folded into two grid dimensions.
 // Needs: nothing. 512 bytes of workgroup memory.
 // Why this version: a few hundred pairs.
@@ -11,6 +10,7 @@
 struct Params {
     rows: u32,
     slices: u32,
+    first: u32,
 }
 
 @group(0) @binding(0) var<storage, read> parts: array<u32>;
@@ -57,6 +57,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     if (lane == 0u) {
         let none = keys[0] >= KEY_PLUS_INFINITY || keys[0] <= KEY_MINUS_INFINITY;
-        chosen[row] = select(ids[0], NO_TOKEN, none);
+        chosen[params.first + row] = select(ids[0], NO_TOKEN, none);
     }
 }

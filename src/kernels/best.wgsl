@@ -1,18 +1,19 @@
-// out[0] = (c, logits[c]) of the chosen token c; out[1 + i] = (t, logits[t]) of the i-th largest
-//   logit, the
-// lowest id first among equals.
+// out[first + r, 0] = (c, logits[r, c]) of the chosen token c; out[first + r, 1 + i] =
+// (t, logits[r, t]) of the i-th largest logit, the lowest id first among equals.
 //
-// Shapes: logits f32 [V]; chosen u32 [1]; out u32 [2 (1 + count)]: ids and the bits of their
-//   logits.
-// Mapping: one workgroup of 256 lanes; a pass over the vocabulary for each place, looking for the
-//   largest pair (logit, -id) below the one before.
+// Shapes: logits f32 [rows, V]; chosen u32 [first + rows]; out u32 [first + rows, 2 (1 + count)]:
+//   ids and the bits of their logits.
+// Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; a pass over the
+//   vocabulary for each place, looking for the largest pair (logit, -id) below the one before.
 // Needs: nothing. 2 KiB of workgroup memory.
 // Why this version: count is small, and no sort is needed for it. A chosen id at or above V gives
 //   NaN; a place past the vocabulary the id 0xffffffff and NaN; NaNs are never among the best.
 // Reference: ref_best.
 
 struct Params {
+    rows: u32,
     vocab: u32,
+    first: u32,
     count: u32,
 }
 
@@ -40,13 +41,20 @@ fn key_of(value: f32) -> u32 {
 }
 
 @compute @workgroup_size(256)
-fn main(@builtin(local_invocation_index) lane: u32) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let row = group.y * groups.x + group.x;
+    if (row >= params.rows) {
+        return;
+    }
+    let start = row * params.vocab;
+    let to = 2u * (params.first + row) * (params.count + 1u);
     if (lane == 0u) {
-        let token = chosen[0];
-        out[0] = token;
-        out[1] = QUIET_NAN;
+        let token = chosen[params.first + row];
+        out[to] = token;
+        out[to + 1u] = QUIET_NAN;
         if (token < params.vocab) {
-            out[1] = bitcast<u32>(logits[token]);
+            out[to + 1u] = bitcast<u32>(logits[start + token]);
         }
     }
     var last_key = 0xffffffffu;
@@ -55,7 +63,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
         var key = 0u;
         var id = NO_TOKEN;
         for (var i = lane; i < params.vocab; i += LANES) {
-            let k = key_of(logits[i]);
+            let k = key_of(logits[start + i]);
             let below = k < last_key || (k == last_key && i > last_id);
             if (below && k > key) {
                 key = k;
@@ -79,10 +87,10 @@ fn main(@builtin(local_invocation_index) lane: u32) {
         last_key = keys[0];
         last_id = ids[0];
         if (lane == 0u) {
-            out[2u * place] = last_id;
-            out[2u * place + 1u] = QUIET_NAN;
+            out[to + 2u * place] = last_id;
+            out[to + 2u * place + 1u] = QUIET_NAN;
             if (last_id < params.vocab) {
-                out[2u * place + 1u] = bitcast<u32>(logits[last_id]);
+                out[to + 2u * place + 1u] = bitcast<u32>(logits[start + last_id]);
             }
         }
         workgroupBarrier();

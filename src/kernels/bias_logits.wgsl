@@ -1,8 +1,8 @@
-// logits[t] += bias for every pair (t, bias): a token made likelier, unlikelier, or (with
-//   -infinity) impossible.
+// logits[row, t] += bias for every pair (t, bias): a token made likelier, unlikelier, or (with
+// -infinity) impossible.
 //
-// Shapes: pairs u32 [2 count]: an id, and the bits of an f32; no id twice. logits f32 [V], in
-//   place.
+// Shapes: pairs u32 [2 (first + count)], of which the last `count` pairs are taken: an id, and the
+//   bits of an f32; no id twice. logits f32 [row + 1, V] or more, of which row `row` in place.
 // Mapping: one lane a pair, 64 lanes a workgroup, folded into two grid dimensions. Ids at or
 //   above V are passed over.
 // Needs: nothing.
@@ -11,6 +11,8 @@
 
 struct Params {
     vocab: u32,
+    row: u32,
+    first: u32,
     count: u32,
 }
 
@@ -25,8 +27,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (index >= params.count) {
         return;
     }
-    let token = pairs[2u * index];
+    let pair = 2u * (params.first + index);
+    let token = pairs[pair];
     if (token < params.vocab) {
-        logits[token] = logits[token] + bitcast<f32>(pairs[2u * index + 1u]);
+        let at = params.row * params.vocab + token;
+        logits[at] = logits[at] + bitcast<f32>(pairs[pair + 1u]);
     }
 }

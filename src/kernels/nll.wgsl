@@ -1,6 +1,7 @@
-// out[r] = log(sum_v exp(logits[r, v] - m)) - (logits[r, targets[r]] - m), m = max_v logits[r, v].
+// out[first + r] = log(sum_v exp(logits[r, v] - m)) - (logits[r, targets[first + r]] - m),
+// m = max_v logits[r, v].
 //
-// Shapes: logits f32 [rows, vocab]; targets u32 [rows]; out f32 [rows]. A target >= vocab gives
+// Shapes: logits f32 [rows, vocab]; targets u32 and out f32 [first + rows]. A target >= vocab gives
 //   NaN.
 // Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the
 //   vocabulary.
@@ -13,6 +14,7 @@ struct Params {
     row0: u32,
     row_end: u32,
     vocab: u32,
+    first: u32,
 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
@@ -70,12 +72,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         for (var i = 0u; i < 16u; i++) {
             sum += partial16[i];
         }
-        let target_id = targets[row];
+        let target_id = targets[params.first + row];
         var quiet_nan = 0x7fc00000u;
         if (target_id < params.vocab) {
-            out[row] = log(sum) - (logits[start + target_id] - m);
+            out[params.first + row] = log(sum) - (logits[start + target_id] - m);
         } else {
-            out[row] = bitcast<f32>(quiet_nan);
+            out[params.first + row] = bitcast<f32>(quiet_nan);
         }
     }
 }

@@ -1,8 +1,8 @@
-// logits[t] = weakened(logits[t]) - presence - frequency * n for every token t that stands n > 0
-//   times in
-// the window; weakened(z) = z / repeat for z > 0, else z * repeat.
+// logits[row, t] = weakened(logits[row, t]) - presence - frequency * n for every token t that
+// stands n > 0 times in the window; weakened(z) = z / repeat for z > 0, else z * repeat.
 //
-// Shapes: logits f32 [V], in place; history u32, of which [first, first + count) is the window.
+// Shapes: logits f32 [row + 1, V] or more, of which row `row` in place; history u32, of which
+//   [first, first + count) is the window.
 // Mapping: one lane a place of the window, 64 lanes a workgroup, folded into two grid dimensions.
 //   The lane at a token's first place counts it and writes its logit: no two lanes write one.
 // Needs: nothing.
@@ -13,6 +13,7 @@
 
 struct Params {
     vocab: u32,
+    row: u32,
     first: u32,
     count: u32,
     repeat: f32,
@@ -44,7 +45,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             times++;
         }
     }
-    let logit = logits[token];
+    let at = params.row * params.vocab + token;
+    let logit = logits[at];
     let weakened = select(logit * params.repeat, logit / params.repeat, logit > 0.0);
-    logits[token] = weakened - params.presence - params.frequency * f32(times);
+    logits[at] = weakened - params.presence - params.frequency * f32(times);
 }

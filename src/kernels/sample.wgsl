@@ -1,9 +1,10 @@
-// ids[r] = argmax_v ((logits[r, v] - max) / temperature + gumbel(seed, position + r, v)) over the
-// tokens that top-k, top-p and min-p keep (op.h says which); with temperature 0, argmax_v logits[r,
-// v], the lowest id among equals. 0xffffffff where the row holds NaN or +infinity or nothing but
-// -infinity.
+// ids[first + r] = argmax_v ((logits[r, v] - max) / temperature + gumbel(seed, position, v)) over
+// the tokens that top-k, top-p and min-p keep (op.h says which); with temperature 0, argmax_v
+// logits[r, v], the lowest id among equals. 0xffffffff where the row holds NaN or +infinity or
+// nothing but -infinity.
 //
-// Shapes: logits f32 [rows, vocab]; ids u32 [rows].
+// Shapes: logits f32 [rows, vocab]; choices op_sample_params [first + rows], of which the last
+//   `rows` belong to them; ids u32 [first + rows] likewise.
 // Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the
 //   vocabulary.
 // Needs: nothing. 6.3 KiB of workgroup memory.
@@ -17,27 +18,22 @@
 struct Params {
     rows: u32,
     vocab: u32,
-    top_k: u32,
-    top_p: f32,
-    min_p: f32,          // 0: off
-    temperature: f32,    // 0: argmax
-    seed_low: u32,
-    seed_high: u32,
-    position: u32,
-    first_filter: u32,   // filters [first_filter, filter_end): 0 is top-k, 1 is top-p
-    filter_end: u32,
+    first: u32,
     digits: u32,         // 8: hexadecimal digits of a key. A loop of a length that compilers see
                          // is unrolled by some into a program that takes half a minute to compile.
 }
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read_write> ids: array<u32>;
+// Two a row: (temperature, top_k, top_p, min_p), (the seed's low word, its high word, position, -).
+@group(0) @binding(1) var<storage, read> choices: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> ids: array<u32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
 const LANES = 256u;
 const NO_TOKEN = 0xffffffffu;
 const KEY_PLUS_INFINITY = 0xff800000u;
 const KEY_MINUS_INFINITY = 0x007fffffu;
+const COLD = 1e-6;   // temperatures up to this are 0
 
 var<workgroup> lane_keys: array<u32, 256>;
 var<workgroup> lane_ids: array<u32, 256>;
@@ -212,6 +208,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         return;
     }
     let start = row * params.vocab;
+    let filters = choices[2u * (params.first + row)];
+    let draw = choices[2u * (params.first + row) + 1u];
+    let temperature = bitcast<f32>(filters.x);
+    let top_k = filters.y;
+    let top_p = bitcast<f32>(filters.z);
+    let min_p = bitcast<f32>(filters.w);
 
     var best = vec2<u32>(0u, NO_TOKEN);
     for (var i = lane; i < params.vocab; i += LANES) {
@@ -223,19 +225,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         best_key = best.x;
     }
     let top = workgroupUniformLoad(&best_key);
-    if (top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY || params.temperature <= 0.0) {
+    if (top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY || temperature <= COLD) {
         if (lane == 0u) {
             let none = top >= KEY_PLUS_INFINITY || top == KEY_MINUS_INFINITY;
-            ids[row] = select(best.y, NO_TOKEN, none);
+            ids[params.first + row] = select(best.y, NO_TOKEN, none);
         }
         return;
     }
 
     let highest = value_of(top);
     var threshold = 0u;
-    for (var stage = params.first_filter; stage < params.filter_end; stage++) {
+    // Stage 0 is top-k, stage 1 top-p; one that keeps everything is passed over.
+    let first_stage = select(1u, 0u, top_k > 0u && top_k < params.vocab);
+    let stage_end = select(1u, 2u, top_p < 1.0);
+    for (var stage = first_stage; stage < stage_end; stage++) {
         let by_count = stage == 0u;
-        let need = select(params.top_p, f32(params.top_k), by_count);
+        let need = select(top_p, f32(top_k), by_count);
         // With top_p 0 every threshold is high enough: the best token stays.
         let search = Search(start, threshold, highest, by_count, need);
         threshold = max(threshold, min(top, find_threshold(lane, search)));
@@ -248,15 +253,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         var any_kept = false;
         for (var i = 0u; i < count; i++) {
             let value = logits[start + quad * 4u + i];
-            kept[i] = key_of(value) >= threshold && exp(value - highest) >= params.min_p;
+            kept[i] = key_of(value) >= threshold && exp(value - highest) >= min_p;
             any_kept = any_kept || kept[i];
         }
         if (any_kept) {
-            let noise = philox(vec4<u32>(quad, params.position + row, 0u, 0u),
-                               vec2<u32>(params.seed_low, params.seed_high));
+            let noise = philox(vec4<u32>(quad, draw.z, 0u, 0u), draw.xy);
             for (var i = 0u; i < count; i++) {
                 let value = logits[start + quad * 4u + i];
-                let key = key_of((value - highest) / params.temperature + gumbel(noise[i]));
+                let key = key_of((value - highest) / temperature + gumbel(noise[i]));
                 let better = kept[i] && key > best.x;
                 best = select(best, vec2<u32>(key, quad * 4u + i), better);
             }
@@ -264,6 +268,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     best = best_of_lanes(lane, best.x, best.y);
     if (lane == 0u) {
-        ids[row] = best.y;
+        ids[params.first + row] = best.y;
     }
 }

@@ -16,13 +16,15 @@ static const op_kernel_row rows_of_nll[] = {
 
 const op_table op_table_nll = {"nll", rows_of_nll, 1};
 
-void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t rows,
-            uint32_t vocab)
+void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t first,
+            uint32_t rows, uint32_t vocab)
+
 {
+    const uint64_t places = (uint64_t)first + rows;
     if (rows == 0 || vocab == 0 ||
         !op_check_view(rec, "nll", "logits", logits, (uint64_t)rows * vocab * 4) ||
-        !op_check_view(rec, "nll", "targets", targets, (uint64_t)rows * 4) ||
-        !op_check_view(rec, "nll", "out", out, (uint64_t)rows * 4))
+        !op_check_view(rec, "nll", "targets", targets, places * 4) ||
+        !op_check_view(rec, "nll", "out", out, places * 4))
         return;
     gpu_device *device = gpu_recorder_device(rec);
     gpu_pipeline *pipeline = kernel_nll_get(device);
@@ -33,6 +35,7 @@ void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, 
             .row0 = (uint32_t)row,
             .row_end = (uint32_t)min_u64(row + step, rows),
             .vocab = vocab,
+            .first = first,
         };
         const op_grid grid = op_fold(device, params.row_end - params.row0);
         kernel_nll_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);

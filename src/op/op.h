@@ -98,6 +98,13 @@ void op_embed(gpu_recorder *rec, const op_weight *weight, gpu_view ids, gpu_view
 void op_dequantize(gpu_recorder *rec, const op_weight *weight, uint64_t row0, uint32_t rows,
                    gpu_view out);
 
+/* ids[r] = sources[r]; where that is OP_CHOSEN + i, chosen[i]: ids that the host knows among ids
+ * that a step before chose. A place i past the end of `chosen` gives OP_NO_TOKEN. sources, ids: u32
+ * [rows]; ids is a buffer of its own. */
+#define OP_CHOSEN UINT32_C(0x80000000)
+void op_gather_ids(gpu_recorder *rec, gpu_view sources, gpu_view chosen, gpu_view ids,
+                   uint32_t rows);
+
 typedef enum op_mode {
     OP_WRITE,      /* y  = x W^T */
     OP_ACCUMULATE, /* y += x W^T: the residual stream */
@@ -268,8 +275,12 @@ void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_ca
 
 /* ---- the end of a step ----------------------------------------------------------------------- */
 
-/* How the next token is chosen. Filters come first, on the distribution as the model gives it; then
- * temperature.
+/* Logits below: f32 [rows, V]. What goes with row r (how its token is chosen, the token itself, a
+ * score) stands at place `first + r` of the other arguments: a step may have more rows than there
+ * is room for logits, and takes them in turns. */
+
+/* How the next token is chosen, as the device reads it: 32 bytes. Filters come first, on the
+ * distribution as the model gives it; then temperature.
  *   top_k: keep the k largest logits (0: all); every token equal to the k-th is kept.
  *   top_p: of those, the fewest largest whose probabilities, renormalised, reach top_p (1: all, 0:
  *          the best); every token equal to the last is kept.
@@ -283,14 +294,17 @@ typedef struct op_sample_params {
     float top_p;
     float min_p;
     uint64_t seed;
-    uint32_t position; /* row r draws with position + r */
+    uint32_t position;
 } op_sample_params;
 
-/* ids[r] = the next token of logits row r, or OP_NO_TOKEN where the row holds NaN or +infinity, or
- * nothing but -infinity. logits: f32 [rows, V], ids: u32 [rows]. -infinity masks a token. V to
- * 2^24. */
-void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view scratch, gpu_view ids, uint32_t rows,
-               uint32_t vocab, const op_sample_params *params);
+_Static_assert(sizeof(op_sample_params) == 32, "two vec4 of words a row");
+
+/* ids[first + r] = the next token of logits row r, or OP_NO_TOKEN where the row holds NaN or
+ * +infinity, or nothing but -infinity. -infinity masks a token. V to 2^24. params: of these rows,
+ * [rows], to be checked and to choose a kernel by; choices: the same bytes on the device,
+ * op_sample_params [first + rows]. ids: u32 [first + rows]. */
+void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view choices, gpu_view scratch, gpu_view ids,
+               uint32_t first, uint32_t rows, uint32_t vocab, const op_sample_params *params);
 
 /* Bytes of scratch that op_sample needs; their contents mean nothing after. */
 uint64_t op_sample_scratch_bytes(uint32_t rows, uint32_t vocab);
@@ -304,8 +318,9 @@ typedef struct op_penalties {
     float frequency; /* taken once for each time */
 } op_penalties;
 
-/* logits: f32 [V], weakened in place where a token of the window is below V. history: u32. */
-void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t vocab,
+/* Row `row` of the logits, weakened in place where a token of the window is below V. history: u32.
+ */
+void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t row, uint32_t vocab,
                  const op_penalties *penalties);
 
 /* A number added to the logit of a token; -infinity makes it impossible. */
@@ -314,10 +329,10 @@ typedef struct op_logit_bias {
     float bias;
 } op_logit_bias;
 
-/* logits: f32 [V], in place. pairs: op_logit_bias [count], no id twice; ids at or above V are
- * passed over. */
-void op_bias_logits(gpu_recorder *rec, gpu_view logits, gpu_view pairs, uint32_t vocab,
-                    uint32_t count);
+/* Row `row` of the logits, in place, with the pairs [first, first + count) of op_logit_bias: no id
+ * twice; ids at or above V are passed over. */
+void op_bias_logits(gpu_recorder *rec, gpu_view logits, gpu_view pairs, uint32_t row,
+                    uint32_t vocab, uint32_t first, uint32_t count);
 
 enum { OP_MAX_BEST = 32 };
 
@@ -327,15 +342,16 @@ typedef struct op_scored {
     float logit;
 } op_scored;
 
-/* out: op_scored [1 + count]: the chosen token (chosen: u32 [1]; NaN when it is no id), then the
- * `count` largest logits in descending order, the lowest id first among equals; past the vocabulary
- * OP_NO_TOKEN and NaN. NaNs are never among the largest. count <= OP_MAX_BEST (assert). */
-void op_best(gpu_recorder *rec, gpu_view logits, gpu_view chosen, gpu_view out, uint32_t vocab,
-             uint32_t count);
+/* out: op_scored [first + rows, 1 + count]: of each row the chosen token (chosen: u32 [first +
+ * rows]; NaN when it is no id), then the `count` largest logits in descending order, the lowest id
+ * first among equals; past the vocabulary OP_NO_TOKEN and NaN. NaNs are never among the largest.
+ * count <= OP_MAX_BEST (assert). */
+void op_best(gpu_recorder *rec, gpu_view logits, gpu_view chosen, gpu_view out, uint32_t first,
+             uint32_t rows, uint32_t vocab, uint32_t count);
 
-/* out[r] = log(sum_v exp(logits[r, v])) - logits[r, targets[r]], for perplexity. A target >= V
- * gives NaN. logits: f32 [rows, V]; targets: u32 [rows]; out: f32 [rows]. */
-void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t rows,
-            uint32_t vocab);
+/* out[first + r] = log(sum_v exp(logits[r, v])) - logits[r, targets[first + r]], for perplexity. A
+ * target >= V gives NaN. targets: u32, out: f32, both [first + rows]. */
+void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, uint32_t first,
+            uint32_t rows, uint32_t vocab);
 
 #endif

@@ -15,12 +15,12 @@ static const op_kernel_row rows_of_penalize[] = {
 
 const op_table op_table_penalize = {"penalize", rows_of_penalize, 1};
 
-void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t vocab,
+void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t row, uint32_t vocab,
                  const op_penalties *penalties)
 {
     const uint64_t end = (uint64_t)penalties->first + penalties->count;
     if (vocab == 0 || penalties->count == 0 ||
-        !op_check_view(rec, "penalize", "logits", logits, (uint64_t)vocab * 4) ||
+        !op_check_view(rec, "penalize", "logits", logits, ((uint64_t)row + 1) * vocab * 4) ||
         !op_check_view(rec, "penalize", "history", history, end * 4))
         return;
     gpu_device *device = gpu_recorder_device(rec);
@@ -28,6 +28,7 @@ void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t 
     const struct kernel_penalize_views views = {.history = history, .logits = logits};
     const struct kernel_penalize_params params = {
         .vocab = vocab,
+        .row = row,
         .first = penalties->first,
         .count = penalties->count,
         .repeat = penalties->repeat,

@@ -11,11 +11,13 @@
 #include "op/op.h"
 
 const op_table *const op_tables[] = {
-    &op_table_lookup,      &op_table_add_positions, &op_table_rmsnorm,   &op_table_layernorm,
-    &op_table_matmul,      &op_table_bias,          &op_table_head_norm, &op_table_rope_store,
-    &op_table_attention,   &op_table_silu_gate,     &op_table_gelu_gate, &op_table_gelu,
-    &op_table_add,         &op_table_softcap,       &op_table_sample,    &op_table_penalize,
-    &op_table_bias_logits, &op_table_best,          &op_table_nll,       NULL,
+    &op_table_lookup,    &op_table_add_positions, &op_table_rmsnorm,
+    &op_table_layernorm, &op_table_matmul,        &op_table_bias,
+    &op_table_head_norm, &op_table_rope_store,    &op_table_attention,
+    &op_table_silu_gate, &op_table_gelu_gate,     &op_table_gelu,
+    &op_table_add,       &op_table_softcap,       &op_table_sample,
+    &op_table_penalize,  &op_table_bias_logits,   &op_table_best,
+    &op_table_nll,       &op_table_gather_ids,    NULL,
 };
 
 bool op_row_runs(gpu_device *device, const op_kernel_row *row)

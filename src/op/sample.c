@@ -47,7 +47,7 @@ uint64_t op_sample_scratch_bytes(uint32_t rows, uint32_t vocab)
 }
 
 static void record_greedy(gpu_recorder *rec, gpu_view logits, gpu_view scratch, gpu_view ids,
-                          uint32_t rows, uint32_t vocab)
+                          uint32_t first, uint32_t rows, uint32_t vocab)
 {
     gpu_device *device = gpu_recorder_device(rec);
     const uint32_t slices = slices_of(vocab);
@@ -64,50 +64,55 @@ static void record_greedy(gpu_recorder *rec, gpu_view logits, gpu_view scratch, 
         kernel_argmax_parts_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
     const struct kernel_argmax_join_views join = {.parts = scratch, .chosen = ids};
-    const struct kernel_argmax_join_params join_params = {.rows = rows, .slices = slices};
+    const struct kernel_argmax_join_params join_params = {
+        .rows = rows, .slices = slices, .first = first};
     const op_grid grid = op_fold(device, rows);
     kernel_argmax_join_dispatch(rec, kernel_argmax_join_get(device), &join, &join_params, grid.x,
                                 grid.y, 1);
 }
 
-void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view scratch, gpu_view ids, uint32_t rows,
-               uint32_t vocab, const op_sample_params *p)
+/* Written so that NaN fails. */
+static bool is_sound(const op_sample_params *p)
 {
+    return p->temperature >= 0.0f && p->temperature < 3.0e38f && p->top_p >= 0.0f &&
+           p->min_p >= 0.0f && p->min_p <= 1.0f;
+}
+
+static bool check(gpu_recorder *rec, uint32_t rows, uint32_t vocab, const op_sample_params *params)
+{
+    for (uint32_t r = 0; r < rows; r++) {
+        if (vocab <= 1u << 24 && is_sound(&params[r]))
+            continue;
+        gpu_record_fail(
+            rec, TEMPER_BAD_ARGUMENT, "sample: temperature %g, top-p %g, min-p %g over %u tokens",
+            (double)params[r].temperature, (double)params[r].top_p, (double)params[r].min_p, vocab);
+        return false;
+    }
+    return true;
+}
+
+void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view choices, gpu_view scratch, gpu_view ids,
+               uint32_t first, uint32_t rows, uint32_t vocab, const op_sample_params *params)
+{
+    const uint64_t places = (uint64_t)first + rows;
     if (rows == 0 || vocab == 0 ||
         !op_check_view(rec, "sample", "logits", logits, (uint64_t)rows * vocab * 4) ||
+        !op_check_view(rec, "sample", "choices", choices, places * sizeof *params) ||
         !op_check_view(rec, "sample", "scratch", scratch, op_sample_scratch_bytes(rows, vocab)) ||
-        !op_check_view(rec, "sample", "ids", ids, (uint64_t)rows * 4))
+        !op_check_view(rec, "sample", "ids", ids, places * 4) || !check(rec, rows, vocab, params))
         return;
-    /* Written so that NaN fails. */
-    const bool sound = p->temperature >= 0.0f && p->temperature < 3.0e38f && p->top_p >= 0.0f &&
-                       p->min_p >= 0.0f && p->min_p <= 1.0f && vocab <= 1u << 24;
-    if (!sound) {
-        gpu_record_fail(rec, TEMPER_BAD_ARGUMENT,
-                        "sample: temperature %g, top-p %g, min-p %g over %u tokens",
-                        (double)p->temperature, (double)p->top_p, (double)p->min_p, vocab);
-        return;
-    }
     gpu_device *device = gpu_recorder_device(rec);
-    const op_shape shape = {.rows = rows, .n = vocab, .greedy = p->temperature <= 1e-6f};
+    op_shape shape = {.rows = rows, .n = vocab, .greedy = true};
+    for (uint32_t r = 0; r < rows; r++)
+        shape.greedy = shape.greedy && params[r].temperature <= 1e-6f;
     if (op_choose(device, &op_table_sample, &shape)->kernel == &kernel_argmax_parts) {
-        record_greedy(rec, logits, scratch, ids, rows, vocab);
+        record_greedy(rec, logits, scratch, ids, first, rows, vocab);
         return;
     }
-    const struct kernel_sample_views views = {.logits = logits, .ids = ids};
-    const struct kernel_sample_params params = {
-        .rows = rows,
-        .vocab = vocab,
-        .top_k = p->top_k,
-        .top_p = p->top_p,
-        .min_p = p->min_p,
-        .temperature = p->temperature > 1e-6f ? p->temperature : 0.0f,
-        .seed_low = (uint32_t)p->seed,
-        .seed_high = (uint32_t)(p->seed >> 32),
-        .position = p->position,
-        .first_filter = p->top_k > 0 && p->top_k < vocab ? 0 : 1,
-        .filter_end = p->top_p < 1.0f ? 2 : 1,
-        .digits = 8,
-    };
+    const struct kernel_sample_views views = {.logits = logits, .choices = choices, .ids = ids};
+    const struct kernel_sample_params sample_params = {
+        .rows = rows, .vocab = vocab, .first = first, .digits = 8};
     const op_grid grid = op_fold(device, rows);
-    kernel_sample_dispatch(rec, kernel_sample_get(device), &views, &params, grid.x, grid.y, 1);
+    kernel_sample_dispatch(rec, kernel_sample_get(device), &views, &sample_params, grid.x, grid.y,
+                           1);
 }

@@ -33,6 +33,17 @@ void ref_embed(const float *w, uint64_t n, uint64_t k, const uint32_t *ids, uint
             out[r * k + i] = ids[r] < n ? scale * (double)w[ids[r] * k + i] : (double)NAN;
 }
 
+void ref_gather_ids(const uint32_t *sources, const uint32_t *chosen, uint32_t count, uint64_t rows,
+                    uint32_t *ids)
+{
+    const uint32_t mark = UINT32_C(1) << 31;
+    for (uint64_t r = 0; r < rows; r++) {
+        ids[r] = sources[r];
+        if (sources[r] >= mark)
+            ids[r] = sources[r] - mark < count ? chosen[sources[r] - mark] : UINT32_MAX;
+    }
+}
+
 void ref_rmsnorm(const float *x, const float *weight, uint64_t rows, uint64_t cols, double eps,
                  double *y)
 {

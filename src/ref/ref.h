@@ -28,6 +28,10 @@ void ref_softcap(const float *x, uint64_t count, double cap, double *out);
 void ref_silu_gate(const float *gate_up, uint64_t rows, uint64_t f, double *out);
 void ref_add(const float *a, const float *b, uint64_t count, double *out);
 
+/* ids[r] = sources[r], or chosen[i] where that is 2^31 + i; UINT32_MAX where i >= count. */
+void ref_gather_ids(const uint32_t *sources, const uint32_t *chosen, uint32_t count, uint64_t rows,
+                    uint32_t *ids);
+
 typedef struct ref_heads {
     uint32_t rows, q_heads, kv_heads, head_dim, rotary_dim;
 } ref_heads;
