@@ -85,6 +85,9 @@ temper_status cli_open_device(temper_device **out, temper_error *err);
 /* Opens the model on the chosen device, with a progress bar on a terminal. */
 temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine **out,
                               temper_error *err);
+/* The same for another model, on the device of the first. */
+temper_status cli_open_engine_beside(const temper_engine *first, const char *path,
+                                     temper_engine **out, temper_error *err);
 temper_status cli_open_vocabulary(const char *path, temper_engine **out, temper_error *err);
 
 /* The whole of a file, or of standard input ("-"), as it is; *out is freed by the caller. */

@@ -120,6 +120,19 @@ temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine
     return status;
 }
 
+temper_status cli_open_engine_beside(const temper_engine *first, const char *path,
+                                     temper_engine **out, temper_error *err)
+{
+    const temper_engine_desc desc = {.model = path,
+                                     .device = temper_engine_device(first),
+                                     .exact = cli_device.exact,
+                                     .widen = cli_widen(),
+                                     .progress = show_progress};
+    const temper_status status = temper_engine_open(&desc, out, err);
+    cli_progress_clear();
+    return status;
+}
+
 temper_status cli_open_vocabulary(const char *path, temper_engine **out, temper_error *err)
 {
     return temper_engine_open(&(temper_engine_desc){.model = path, .vocabulary_only = true}, out,

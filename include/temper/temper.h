@@ -471,6 +471,11 @@ TEMPER_API temper_status temper_session_generate(temper_session *session,
 TEMPER_API temper_status temper_session_logits(temper_session *session, temper_tokens prompt,
                                                float *logits, temper_error *err);
 
+/* The same for every place of the prompt from `first` on: logits[i] are those of the token after
+ * ids[first + i], `vocabulary` floats each, prompt.count - first of them. first < prompt.count. */
+TEMPER_API temper_status temper_session_logits_from(temper_session *session, temper_tokens prompt,
+                                                    size_t first, float *logits, temper_error *err);
+
 /* Negative log-likelihoods, in nats: nll[i] = -log p(ids[first + i] | ids[0 .. first + i - 1]) for
  * i from 0 to count - first - 1. 1 <= first < count. nll has count - first floats. */
 TEMPER_API temper_status temper_session_score(temper_session *session, temper_tokens prompt,

@@ -163,6 +163,20 @@ def best_two(logits):
     return first, logits[first], logits[first] - logits[second], second
 
 
+def most_and_sample(logits, most, every):
+    """The likeliest tokens, and each `every`-th logit: what a fixture keeps of a large vocabulary."""
+    order = np.lexsort((np.arange(len(logits)), -logits))[:most]
+    return {
+        "min": rounded(logits.min()),
+        "max": rounded(logits.max()),
+        "range": rounded(logits.max() - logits.min()),
+        "top_ids": [int(i) for i in order],
+        "top_logits": rounded(logits[order]),
+        "sample_every": every,
+        "sample_logits": rounded(logits[::every]),
+    }
+
+
 def greedy(model, cache, logits, count):
     """count greedy tokens after the prompt that is in the cache and left these logits.
 

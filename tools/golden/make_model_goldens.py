@@ -20,7 +20,7 @@ import numpy as np
 import chat_render
 import fixture
 from bpe import Bpe
-from llama_reference import GgufFile, Llama, greedy, rounded, sha256_of
+from llama_reference import GgufFile, Llama, greedy, most_and_sample, rounded, sha256_of
 
 PROGRAM = "tools/golden/make_model_goldens.py"
 AGAIN = (
@@ -73,22 +73,13 @@ def answer(model, bpe, head, name, text, messages=None):
     ids = tokenize(bpe, text)
     cache = model.new_cache()
     logits = model.forward(ids, cache)[0]
-    order = np.lexsort((np.arange(len(logits)), -logits))[:TOP]
     out = head | {"name": name}
     if messages:
         out["messages"] = messages
     out |= {
         "text": text,
         "ids": ids,
-        "logits": {
-            "min": rounded(logits.min()),
-            "max": rounded(logits.max()),
-            "range": rounded(logits.max() - logits.min()),
-            "top_ids": [int(i) for i in order],
-            "top_logits": rounded(logits[order]),
-            "sample_every": SAMPLE_EVERY,
-            "sample_logits": rounded(logits[::SAMPLE_EVERY]),
-        },
+        "logits": most_and_sample(logits, TOP, SAMPLE_EVERY),
         "greedy": greedy(model, cache, logits, GREEDY_TOKENS),
     }
     out["greedy"]["text"] = bpe.decode(out["greedy"]["ids"])
