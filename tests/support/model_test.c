@@ -66,6 +66,14 @@ const char *test_default_model(void)
     return path;
 }
 
+const char *test_gemma_model(void)
+{
+    static const char path[] = TEST_PARTS "/../models/gemma-3-270m-q4_k_m.gguf";
+    if (access(path, R_OK) != 0)
+        skip();
+    return path;
+}
+
 json_t *test_golden(const char *path)
 {
     char full[4096];
@@ -127,13 +135,11 @@ static temper_tokens golden_prompt(temper_engine *engine, const json_t *golden)
     return tokens;
 }
 
-void test_smollm2_prompt(temper_engine *engine, temper_session *session, const char *name,
-                         size_t most)
+void test_model_prompt(temper_engine *engine, temper_session *session, const char *path,
+                       double limit, size_t most)
 {
-    char path[128];
     temper_error err = {0};
     temper_result result;
-    snprintf(path, sizeof path, "model/smollm2-135m/%s.json", name);
     json_t *golden = test_golden(path);
     const json_t *logits_wanted = json_object_get(golden, "logits");
     const json_t *greedy = json_object_get(golden, "greedy");
@@ -151,8 +157,8 @@ void test_smollm2_prompt(temper_engine *engine, temper_session *session, const c
         worst = fmax(
             worst, fabs((double)logits[i * every] - json_number_value(json_array_get(samples, i))) /
                        range);
-    print_message("%s: %zu tokens, off by %.2g of the range\n", name, prompt.count, worst);
-    assert_true(worst <= SMOLLM2_LIMIT);
+    print_message("%s: %zu tokens, off by %.2g of the range\n", path, prompt.count, worst);
+    assert_true(worst <= limit);
 
     temper_tokens wanted = test_ids(json_object_get(greedy, "ids"));
     if (wanted.count > most)
@@ -166,6 +172,14 @@ void test_smollm2_prompt(temper_engine *engine, temper_session *session, const c
     temper_free(prompt.ids);
     free(logits);
     json_decref(golden);
+}
+
+void test_smollm2_prompt(temper_engine *engine, temper_session *session, const char *name,
+                         size_t most)
+{
+    char path[128];
+    snprintf(path, sizeof path, "model/smollm2-135m/%s.json", name);
+    test_model_prompt(engine, session, path, SMOLLM2_LIMIT, most);
 }
 
 void test_tiny_logits(temper_session *session, const json_t *prompt, uint32_t vocabulary,

@@ -61,6 +61,10 @@ void test_nothing_left(const temper_device *device);
 /* Path of the default model that set-up fetched; fails the test when it is not there. */
 const char *test_default_model(void);
 
+/* Path of Gemma 3 270M, which set-up fetches on request only; skips the test when it is not there.
+ */
+const char *test_gemma_model(void);
+
 /* A golden file below tests/golden; the caller's reference. */
 json_t *test_golden(const char *path);
 
@@ -87,8 +91,12 @@ void test_tiny_model(temper_device *device, const char *stem, uint32_t max_rows)
  */
 #define SMOLLM2_LIMIT 1e-3
 
-/* One prompt of tests/golden/model/smollm2-135m: its ids, its logits, and up to `most` of its
- * greedy tokens. */
+/* A prompt of a file below tests/golden/model: its ids, its logits to a share `limit` of their
+ * range, and up to `most` of its greedy tokens. */
+void test_model_prompt(temper_engine *engine, temper_session *session, const char *path,
+                       double limit, size_t most);
+
+/* The same of model/smollm2-135m/NAME.json. */
 void test_smollm2_prompt(temper_engine *engine, temper_session *session, const char *name,
                          size_t most);
 
