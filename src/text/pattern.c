@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <pcre2.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -97,6 +98,29 @@ static temper_status open_text(const char *shown, size_t shown_length, const cha
     }
     *out = p;
     return TEMPER_OK;
+}
+
+bool pattern_is_script(const char *name, size_t length, bool *failed)
+{
+    char text[64];
+    int code = 0;
+    PCRE2_SIZE at;
+
+    *failed = false;
+    if (length > sizeof text - sizeof "\\p{sc:}")
+        return false;
+    snprintf(text, sizeof text, "\\p{sc:%.*s}", (int)length, name);
+    pcre2_general_context *memory = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
+    pcre2_compile_context *options = memory == NULL ? NULL : pcre2_compile_context_create(memory);
+    pcre2_code *compiled = options == NULL ? NULL
+                                           : pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                                                           PCRE2_UTF, &code, &at, options);
+    const bool known = compiled != NULL;
+    *failed = options == NULL || code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED;
+    pcre2_code_free(compiled);
+    pcre2_compile_context_free(options);
+    pcre2_general_context_free(memory);
+    return known;
 }
 
 temper_status pattern_open(const char *text, pattern **out, error *err)

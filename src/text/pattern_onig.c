@@ -35,20 +35,50 @@ static void translate_unicode(translation *t)
     t->at += 4;
 }
 
-/* \p{...}, \P{...}, \x{...}: copied with what stands in the braces. */
-static void copy_braces(translation *t, char letter)
+/* {...}: what stands in the braces, and goes past them; NULL, refused, when there are none. */
+static const char *read_braces(translation *t, size_t *length)
 {
-    const char *close = NULL;
+    const char *close = NULL, *inside = t->at + 1;
 
     if (t->at < t->end && *t->at == '{')
         close = memchr(t->at, '}', (size_t)(t->end - t->at));
     if (close == NULL) {
         refuse(t, "\\p or \\x without {}");
-        return;
+        return NULL;
     }
-    strbuf_printf(t->out, "\\%c", letter);
-    strbuf_append(t->out, t->at, (size_t)(close + 1 - t->at));
+    *length = (size_t)(close - inside);
     t->at = close + 1;
+    return inside;
+}
+
+static void translate_code(translation *t)
+{
+    size_t length;
+    const char *digits = read_braces(t, &length);
+
+    if (digits != NULL)
+        strbuf_printf(t->out, "\\x{%.*s}", (int)length, digits);
+}
+
+/* \p{...}, \P{...}: the same but for scripts, whose bare names mean more in PCRE2: all characters
+ * that are used with the script. */
+static void translate_property(translation *t, char letter)
+{
+    size_t length;
+    const char *name = read_braces(t, &length);
+
+    if (name == NULL)
+        return;
+    const size_t inverted = length > 0 && name[0] == '^';
+    bool word = length > inverted, failed = false;
+    for (size_t i = inverted; i < length; i++)
+        word = word && ((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= 'A' && name[i] <= 'Z')
+                        || name[i] == '_');
+    const bool script = word && pattern_is_script(name + inverted, length - inverted, &failed);
+    t->out->failed = t->out->failed || failed;
+    strbuf_printf(t->out, "\\%c{%s%s", letter, inverted ? "^" : "", script ? "sc:" : "");
+    strbuf_append(t->out, name + inverted, length - inverted);
+    strbuf_putc(t->out, '}');
 }
 
 /* Escapes that are not letters stand for themselves. */
@@ -93,7 +123,8 @@ static void translate_escape(translation *t, bool in_class)
         else
             strbuf_printf(t->out, "\\%c", letter);
         break;
-    case 'p': case 'P': case 'x': copy_braces(t, letter); break;
+    case 'p': case 'P': translate_property(t, letter); break;
+    case 'x': translate_code(t); break;
     case 'u': translate_unicode(t); break;
     default: translate_other_escape(t, letter); break;
     }

@@ -22,9 +22,11 @@
 /* What most families end in: punctuation with the line ends after it, line ends, spaces. */
 #define REST(not_punctuation, after) " ?[^" SPACE not_punctuation "]+" after "|" SPACE "*[\\r\\n]+|"
 /* The llama 3 family: letters with whatever stands before them, digits in groups. */
-#define LLAMA3(letters, not_punctuation, digits)                                                   \
-    SUFFIX "|[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits                                           \
+#define LETTERS_AND_REST(letters, not_punctuation, digits)                                         \
+    "[^\\r\\n\\p{L}\\p{N}]?" letters "+|" digits                                                   \
     "|" REST(not_punctuation, "[\\r\\n]*") SPACES_BUT_LAST
+#define LLAMA3(letters, not_punctuation, digits)                                                   \
+    SUFFIX "|" LETTERS_AND_REST(letters, not_punctuation, digits)
 /* The gpt-4o family: letters change from upper to lower case at most once in a word. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -34,7 +36,9 @@
 #define GPT4O(suffix, digits)                                                                      \
     CASED(UPPER, LOWER, suffix) "|" digits "|"                                                     \
     REST("\\p{L}\\p{N}", "[\\r\\n/]*") SPACES_BUT_LAST
-#define NO_HAN "(?!\\p{Han})"
+/* The script, where a bare \\p{Han} also has what is written with it: full stops and brackets. */
+#define HAN "\\p{sc:Han}"
+#define NO_HAN "(?!" HAN ")"
 
 /* DeepSeek's classes: the letters that have case (as Unicode had them then), punctuation, Chinese,
  * Japanese and Korean. */
@@ -60,13 +64,15 @@
     "!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}"
 #define CJK_AND_KOREAN "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
 #define CJK_AND_KANA "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
-#define DEEPSEEK3                                                                                  \
+#define DEEPSEEK3_WORDS                                                                            \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                                        \
-    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|" SPACE                 \
-    "*[\r\n]+|" SPACES_BUT_LAST
+    "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+#define DEEPSEEK3                                                                                  \
+    DEEPSEEK3_WORDS "| ?[\\p{P}\\p{S}]+[\r\n]*|" SPACE "*[\r\n]+|" SPACES_BUT_LAST
+/* From U+F900 on, where llama.cpp has the character that it is equivalent to, U+8C48. */
 #define ASIAN_SCRIPTS                                                                              \
     "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-"      \
-    "\\x{30FF}\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}\\x{EC0}-\\x{EFF}\\x{1780}-"  \
+    "\\x{30FF}\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{E7F}\\x{E80}-\\x{EFF}\\x{1780}-"  \
     "\\x{17FF}\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}"      \
     "\\x{1100}-\\x{11FF}]+"
 /* Bloom's: all but spaces, bars, brackets and the full stops of several scripts. */
@@ -112,7 +118,7 @@ static const family youtu = {
      "|[\\x{3105}-\\x{312F}]+|" CJK_AND_KANA,
      GPT4O(SUFFIX "?", "\\p{N}")}};
 static const family kimi = {
-    {"\\p{Han}+|" CASED("(?:" NO_HAN UPPER ")", "(?:" NO_HAN LOWER ")", SUFFIX "?")
+    {HAN "+|" CASED("(?:" NO_HAN UPPER ")", "(?:" NO_HAN LOWER ")", SUFFIX "?")
      "|\\p{N}{1,3}|" REST("\\p{L}\\p{N}", "[\\r\\n]*") SPACES_BUT_LAST}};
 static const family falcon = {{"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}};
 static const family bloom = {{BLOOM}};
@@ -131,8 +137,20 @@ static const family superbpe = {{"\\p{N}+", "(?=(?:\\p{Nd}{3})+(?!\\p{Nd}))"}};
 static const family chameleon = {{"<sentinel:[0-9]+>", "(?:IMGIMG)(?:A|B|C|D|E|F|G|H|I){1,4}Z",
                                   "[\\t\\n]|    |  ", ONE_DIGIT, "[\\p{P}!-/:-@\\[-`{-~]", GPT2}};
 
+/* DeepSeek's, with each line end apart, and what is still a digit. */
+static const family spark = {
+    {"\\p{N}{1,3}", CJK_AND_KANA,
+     DEEPSEEK3_WORDS "| ?[\\p{P}\\p{S}]+|[\r\n]|" SPACES_BUT_LAST, ONE_DIGIT}};
+static const family ufakzeka = {{LETTERS_AND_REST("\\p{L}", "\\p{L}\\p{N}", "\\p{N}")}};
+/* Of vocabularies of characters; no merge crosses a line's end. */
+static const family lines = {{"[^\\n]+|\\n+"}};
+static const family gemma4 = {{"[^\\n]+|\\n+"}};
+
 typedef struct row {
-    pretokenizer_traits traits;
+    struct {
+        const char *name;
+        bool whole_words, adds_bos;
+    } traits;
     const family *family;
 } row;
 
@@ -219,6 +237,12 @@ static const row rows[] = {
     {{"afmoe", false, false}, &afmoe},
     {{"superbpe", false, false}, &superbpe},
     {{"chameleon", false, true}, &chameleon},
+    {{"hy_v4", false, false}, &deepseek3},
+    {{"spark2_5", false, false}, &spark},
+    {{"ufakzeka", false, false}, &ufakzeka},
+    {{"gemma4", false, true}, &gemma4},
+    {{"granite-embed-multi-311m", false, true}, &gemma4},
+    {{"sarvam-moe", false, false}, &lines},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof *rows };
@@ -252,7 +276,7 @@ static const row *find_row(gguf_string name)
     return NULL;
 }
 
-temper_status pretokenizer_open(gguf_string name, const pretokenizer_traits **traits, splitter *out,
+temper_status pretokenizer_open(gguf_string name, pretokenizer_traits *traits, splitter *out,
                                 error *err)
 {
     const row *found = find_row(name);
@@ -260,7 +284,12 @@ temper_status pretokenizer_open(gguf_string name, const pretokenizer_traits **tr
 
     if (found == NULL)
         return refuse(name, err);
-    *traits = &found->traits;
+    *traits = (pretokenizer_traits){
+        .whole_words = found->traits.whole_words,
+        .whole_line_ends = found->family == &gemma4,
+        .adds_bos = found->traits.adds_bos,
+        .marked_spaces = found->family == &gemma4 || found->family == &lines,
+    };
     for (int i = 0; i < PATTERNS_MAX && status == TEMPER_OK; i++) {
         const char *text = found->family->patterns[i];
         if (text == NULL)

@@ -30,7 +30,8 @@ temper_status special_choose(const vocabulary *vocab, const bool *wanted, specia
 {
     assert(special->vocab == NULL);
     special->vocab = vocab;
-    const temper_status status = prefix_index_build(vocab, wanted, &special->index, err);
+    const temper_status status = prefix_index_build(vocab, vocabulary_spelling, wanted,
+                                                    &special->index, err);
     return status == TEMPER_OK ? check_lengths(&special->index, err) : status;
 }
 
@@ -101,7 +102,8 @@ temper_status special_respell(const vocabulary *vocab, const vocabulary_entry *e
         return error_set(err, TEMPER_NO_MEMORY, "no memory for the added tokens");
     for (uint32_t i = 0; i < special->spellings.size; i++)
         wanted[i] = true;
-    status = prefix_index_build(&special->spellings, wanted, &special->index, err);
+    status = prefix_index_build(&special->spellings, vocabulary_spelling, wanted, &special->index,
+                                err);
     mem_free(wanted);
     return status == TEMPER_OK ? check_lengths(&special->index, err) : status;
 }

@@ -49,6 +49,14 @@ size_t piece_of_marked_spaces(const void *rules, const char *spelling, size_t le
     return count;
 }
 
+size_t piece_as_spelled(const void *rules, const char *spelling, size_t length, char *out)
+{
+    (void)rules;
+    if (length > 0)
+        memcpy(out, spelling, length);
+    return length;
+}
+
 temper_status tokenizer_find_ends(tokenizer *tok, error *err)
 {
     assert(tok->ends == NULL);
@@ -69,6 +77,8 @@ void tokenizer_close(tokenizer *tok)
     spm_free(&tok->spm);
     wordpiece_free(&tok->wordpiece);
     unigram_free(&tok->unigram);
+    greedy_free(&tok->greedy);
+    plamo2_free(&tok->plamo2);
     mem_free(tok->inner_prefix);
     mem_free(tok->end_suffix);
     normalizer_free(&tok->normalizer);
@@ -148,6 +158,7 @@ typedef struct encoder {
     bpe_work bpe;
     spm_work spm;
     unigram_work unigram;
+    plamo2_work plamo2;
 } encoder;
 
 static void encoder_free(encoder *e)
@@ -158,6 +169,7 @@ static void encoder_free(encoder *e)
     bpe_work_free(&e->bpe);
     spm_work_free(&e->spm);
     unigram_work_free(&e->unigram);
+    plamo2_work_free(&e->plamo2);
 }
 
 static temper_status encode_word(void *user, const char *word, size_t length, error *err)
@@ -176,9 +188,13 @@ static temper_status encode_word(void *user, const char *word, size_t length, er
         return spm_encode(&tok->spm, &e->spm, word, length, e->out, err);
     case MODEL_WORDPIECE:
         return wordpiece_encode(&tok->wordpiece, word, length, e->out, err);
-    default:
-        assert(tok->model == MODEL_UNIGRAM);
+    case MODEL_UNIGRAM:
         return unigram_encode(&tok->unigram, &e->unigram, word, length, e->out, err);
+    case MODEL_GREEDY:
+        return greedy_encode(&tok->greedy, word, length, e->out, err);
+    default:
+        assert(tok->model == MODEL_PLAMO2);
+        return plamo2_encode(&tok->plamo2, &e->plamo2, word, length, e->out, err);
     }
 }
 
@@ -227,6 +243,23 @@ static temper_status encode_plain(encoder *e, const char *text, size_t length, b
     return status;
 }
 
+/* Text without special tokens, but maybe with sequences of DNA. */
+static temper_status encode_between(encoder *e, const char *text, size_t length, bool first,
+                                    error *err)
+{
+    temper_status status = TEMPER_OK;
+
+    for (size_t at = 0; at < length && status == TEMPER_OK;) {
+        const dna_part part = dna_find(&e->tok->dna, text, length, at);
+        status = encode_plain(e, text + at, part.text_end - at, first && at == 0, err);
+        if (status == TEMPER_OK && part.text_end < length)
+            status = dna_encode(&e->tok->dna, text + part.text_end, part.next - part.text_end,
+                                e->out, err);
+        at = part.next;
+    }
+    return status;
+}
+
 static temper_status encode_all(encoder *e, const char *text, size_t length, error *err)
 {
     temper_status status = TEMPER_OK;
@@ -242,7 +275,7 @@ static temper_status encode_all(encoder *e, const char *text, size_t length, err
         special_match match = {.start = length, .end = length};
         const bool found = special_find(&e->tok->special, text, length, at, e->parse_special,
                                         &match);
-        status = encode_plain(e, text + at, match.start - at, at == 0, err);
+        status = encode_between(e, text + at, match.start - at, at == 0, err);
         if (found && status == TEMPER_OK)
             status = token_list_push(e->out, match.id, err);
         at = match.end;

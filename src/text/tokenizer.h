@@ -3,9 +3,10 @@
  *
  * From model files: byte-level BPE for the pre-tokeniser names it knows (the table in
  * pretokenizer.c), SentencePiece's merging by score ("llama"), its unigram models ("t5"), WordPiece
- * ("bert") and BPE over characters ("gemma4"). From tokenizer.json: BPE, WordPiece and Unigram with
- * the normalizers and pre-tokenizers of Hugging Face's library. What it does not know is refused by
- * name: never split wrongly in silence.
+ * ("bert"), BPE over characters ("gemma4", "whitespace"), RWKV's longest tokens ("rwkv"), PLaMo 2's
+ * cheapest cut ("plamo2") and BPE with sequences of DNA ("hybriddna"). From tokenizer.json: BPE,
+ * WordPiece and Unigram with the normalizers and pre-tokenizers of Hugging Face's library. What it
+ * does not know is refused by name: never split wrongly in silence.
  *
  *     tokenizer *tok = NULL;
  *     token_list ids = {0};

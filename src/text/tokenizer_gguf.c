@@ -178,53 +178,94 @@ static temper_status read_strips(const gguf_file *file, tokenizer *tok, error *e
 
 /* ---- the kinds ------------------------------------------------------------------------------- */
 
+/* BPE, once normalizer, splitter and vocabulary are there. */
+static temper_status read_bpe(const kind_row *row, const gguf_file *file,
+                              const bpe_options *options, bool adds_bos, tokenizer *tok,
+                              error *err)
+{
+    temper_status status = bpe_read(file, &tok->vocab, options, &tok->bpe, err);
+
+    tok->model = MODEL_BPE;
+    tok->broken = BROKEN_AS_BYTES;
+    memcpy(tok->broken_ids, tok->bpe.byte_ids, sizeof tok->broken_ids);
+    if (status == TEMPER_OK)
+        status = read_ids(row, file, adds_bos, tok, err);
+    return status;
+}
+
+/* BPE over the words of a pre-tokeniser: bytes, or characters with spaces spelled as U+2581. */
+static temper_status open_pre(const kind_row *row, const gguf_file *file, gguf_string name,
+                              tokenizer *tok, error *err)
+{
+    pretokenizer_traits traits = {0};
+    temper_status status = pretokenizer_open(name, &traits, &tok->splitter, err);
+    const bool marked = traits.marked_spaces;
+    const bpe_options options = {.characters = marked, .byte_fallback = marked,
+                                 .whole_words = traits.whole_words,
+                                 .whole_line_ends = traits.whole_line_ends, .unknown = TOKEN_NONE};
+
+    if (status == TEMPER_OK)
+        status = vocabulary_read(file, marked ? piece_of_marked_spaces : row->decode, NULL,
+                                 &tok->vocab, err);
+    if (status == TEMPER_OK && marked)
+        status = normalizer_add_text(&tok->normalizer, NORMAL_REPLACE, " ", 1, SPACE_MARK, 3, err);
+    if (status == TEMPER_OK)
+        status = read_bpe(row, file, &options, traits.adds_bos, tok, err);
+    return status;
+}
+
 static temper_status open_gpt2(const kind_row *row, const gguf_file *file, tokenizer *tok,
                                error *err)
 {
-    const pretokenizer_traits *traits = NULL;
     gguf_string name = {0};
     bool found;
     temper_status status = gguf_get_string(file, "tokenizer.ggml.pre", &name, &found, err);
 
     if (status == TEMPER_OK)
-        status = pretokenizer_open(name, &traits, &tok->splitter, err);
+        status = open_pre(row, file, name, tok, err);
+    if (status == TEMPER_OK)
+        snprintf(tok->kind, sizeof tok->kind, "%s (%.*s)", row->name,
+                 (int)(name.length < 32 ? name.length : 32), name.data);
+    return status;
+}
+
+/* The kind says what the other files' pre-tokeniser says. */
+static temper_status open_gemma4(const kind_row *row, const gguf_file *file, tokenizer *tok,
+                                 error *err)
+{
+    return open_pre(row, file, (gguf_string){row->name, strlen(row->name)}, tok, err);
+}
+
+/* Words between whitespace, of which nothing is left. */
+static temper_status open_whitespace(const kind_row *row, const gguf_file *file, tokenizer *tok,
+                                     error *err)
+{
+    const bpe_options options = {.characters = true, .byte_fallback = true, .unknown = TOKEN_NONE};
+    bool lower = false, found;
+    temper_status status = gguf_get_bool(file, "tokenizer.ggml.normalizer.lowercase", &lower,
+                                         &found, err);
+
     if (status == TEMPER_OK)
         status = vocabulary_read(file, row->decode, NULL, &tok->vocab, err);
-    if (status != TEMPER_OK)
-        return status;
-    snprintf(tok->kind, sizeof tok->kind, "gpt2 (%s)", traits->name);
-    const bpe_options options = {.whole_words = traits->whole_words, .unknown = TOKEN_NONE};
-    tok->model = MODEL_BPE;
-    tok->broken = BROKEN_AS_BYTES;
-    status = bpe_read(file, &tok->vocab, &options, &tok->bpe, err);
-    if (status == TEMPER_OK) {
-        memcpy(tok->broken_ids, tok->bpe.byte_ids, sizeof tok->broken_ids);
-        status = read_ids(row, file, traits->adds_bos, tok, err);
+    if (status == TEMPER_OK && lower && normalizer_add(&tok->normalizer, NORMAL_LOWER, err) == NULL)
+        status = TEMPER_NO_MEMORY;
+    split_step *step = status == TEMPER_OK ? splitter_add(&tok->splitter, err) : NULL;
+    if (step != NULL) {
+        step->is = codepoint_is_space;
+        step->behaviour = SPLIT_REMOVED;
+        status = read_bpe(row, file, &options, row->adds_bos, tok, err);
     }
     return status;
 }
 
-/* BPE over characters with spaces spelled as U+2581, in lines: no merge crosses a line's end. */
-static temper_status open_gemma4(const kind_row *row, const gguf_file *file, tokenizer *tok,
-                                 error *err)
+/* Byte-level BPE with sequences of DNA in it. */
+static temper_status open_hybriddna(const kind_row *row, const gguf_file *file, tokenizer *tok,
+                                    error *err)
 {
-    bpe_options options = {.characters = true, .whole_line_ends = true, .byte_fallback = true};
-    temper_status status = vocabulary_read(file, row->decode, NULL, &tok->vocab, err);
+    const temper_status status = open_gpt2(row, file, tok, err);
 
     if (status == TEMPER_OK)
-        status = normalizer_add_text(&tok->normalizer, NORMAL_REPLACE, " ", 1, SPACE_MARK, 3, err);
-    split_step *step = status == TEMPER_OK ? splitter_add(&tok->splitter, err) : NULL;
-    if (step != NULL)
-        status = pattern_open("[^\\n]+|\\n+", &step->pattern, err);
-    tok->model = MODEL_BPE;
-    tok->broken = BROKEN_AS_BYTES;
-    options.unknown = TOKEN_NONE;
-    if (status == TEMPER_OK)
-        status = bpe_read(file, &tok->vocab, &options, &tok->bpe, err);
-    if (status == TEMPER_OK) {
-        memcpy(tok->broken_ids, tok->bpe.byte_ids, sizeof tok->broken_ids);
-        status = read_ids(row, file, true, tok, err);
-    }
+        dna_open(&tok->vocab, &tok->dna);
     return status;
 }
 
@@ -414,6 +455,48 @@ static temper_status open_t5(const kind_row *row, const gguf_file *file, tokeniz
     return status;
 }
 
+static temper_status open_rwkv(const kind_row *row, const gguf_file *file, tokenizer *tok,
+                               error *err)
+{
+    bool *wanted = NULL;
+    temper_status status = vocabulary_read(file, row->decode, NULL, &tok->vocab, err);
+
+    if (status == TEMPER_OK)
+        status = choose_text_tokens(&tok->vocab, &wanted, err);
+    if (status == TEMPER_OK)
+        status = greedy_open(&tok->vocab, wanted, &tok->greedy, err);
+    mem_free(wanted);
+    tok->model = MODEL_GREEDY;
+    tok->broken = BROKEN_AS_IS;
+    if (status == TEMPER_OK)
+        status = read_unknown(row, file, tok, &tok->greedy.unknown, err);
+    if (status == TEMPER_OK)
+        status = read_ids(row, file, row->adds_bos, tok, err);
+    return status;
+}
+
+static temper_status open_plamo2(const kind_row *row, const gguf_file *file, tokenizer *tok,
+                                 error *err)
+{
+    bool *wanted = NULL;
+    float *scores = NULL;
+    temper_status status = vocabulary_read(file, row->decode, NULL, &tok->vocab, err);
+
+    if (status == TEMPER_OK)
+        status = choose_text_tokens(&tok->vocab, &wanted, err);
+    if (status == TEMPER_OK)
+        status = vocabulary_scores(file, &tok->vocab, &scores, err);
+    if (status == TEMPER_OK)
+        status = plamo2_open(&tok->vocab, wanted, scores, &tok->plamo2, err);
+    mem_free(wanted);
+    mem_free(scores);
+    tok->model = MODEL_PLAMO2;
+    tok->broken = BROKEN_REPLACED;
+    if (status == TEMPER_OK)
+        status = read_ids(row, file, row->adds_bos, tok, err);
+    return status;
+}
+
 static const kind_row kinds[] = {
     {"gpt2", open_gpt2, byte_level_decode, false, false, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE, NULL},
     {"llama", open_llama, piece_of_marked_spaces, true, false, 1, 2, 0, NULL},
@@ -421,10 +504,12 @@ static const kind_row kinds[] = {
      NULL},
     {"bert", open_bert, piece_of_marked_spaces, true, true, 101, 102, 100, NULL},
     {"t5", open_t5, piece_of_marked_spaces, false, true, TOKEN_NONE, 1, 2, NULL},
-    {"rwkv", NULL, NULL, false, false, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE,
-     "a vocabulary of escaped bytes for models that temper does not run"},
-    {"plamo2", NULL, NULL, false, false, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE,
-     "a model of suffixes for models that temper does not run"},
+    {"rwkv", open_rwkv, greedy_decode, false, false, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE, NULL},
+    {"plamo2", open_plamo2, piece_as_spelled, false, false, 1, 2, 0, NULL},
+    {"whitespace", open_whitespace, piece_as_spelled, false, false, TOKEN_NONE, TOKEN_NONE,
+     TOKEN_NONE, NULL},
+    {"hybriddna", open_hybriddna, dna_decode, false, false, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE,
+     NULL},
     {"no_vocab", NULL, NULL, false, false, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE,
      "the file says that it has no vocabulary"},
     {"none", NULL, NULL, false, false, TOKEN_NONE, TOKEN_NONE, TOKEN_NONE,
@@ -451,7 +536,8 @@ static temper_status find_kind(const gguf_file *file, const kind_row **out, erro
     }
     return error_set(err, TEMPER_UNSUPPORTED,
                      "the tokenizer is of kind \"%.*s\" (tokenizer.ggml.model), which is not "
-                     "known. Known: gpt2, llama, gemma4, bert, t5",
+                     "known. Known: gpt2, llama, gemma4, bert, t5, rwkv, plamo2, whitespace, "
+                     "hybriddna",
                      (int)(model.length < 64 ? model.length : 64), model.data);
 }
 

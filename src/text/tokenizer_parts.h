@@ -13,7 +13,10 @@
 #include <stdint.h>
 
 #include "text/bpe.h"
+#include "text/dna.h"
+#include "text/greedy.h"
 #include "text/normalizer.h"
+#include "text/plamo2.h"
 #include "text/special.h"
 #include "text/splitter.h"
 #include "text/spm.h"
@@ -22,7 +25,14 @@
 #include "text/vocabulary.h"
 #include "text/wordpiece.h"
 
-typedef enum model_kind { MODEL_BPE, MODEL_SPM, MODEL_WORDPIECE, MODEL_UNIGRAM } model_kind;
+typedef enum model_kind {
+    MODEL_BPE,
+    MODEL_SPM,
+    MODEL_WORDPIECE,
+    MODEL_UNIGRAM,
+    MODEL_GREEDY,
+    MODEL_PLAMO2
+} model_kind;
 
 /* What happens to bytes that are no UTF-8. */
 typedef enum broken_rule {
@@ -42,6 +52,9 @@ struct tokenizer {
     spm spm;
     wordpiece wordpiece;
     unigram unigram;
+    greedy greedy;
+    plamo2 plamo2;
+    dna dna;
     char *inner_prefix;     /* owned; what bpe's options borrow */
     char *end_suffix;       /* owned; the same */
     broken_rule broken;
@@ -55,8 +68,10 @@ struct tokenizer {
     char kind[48];
 };
 
-/* Decodes spellings whose words begin with U+2581 (no rules: NULL). */
+/* Decodes spellings whose words begin with U+2581, and spellings that stand for their own bytes (no
+ * rules: NULL). */
 size_t piece_of_marked_spaces(const void *rules, const char *spelling, size_t length, char *out);
+size_t piece_as_spelled(const void *rules, const char *spelling, size_t length, char *out);
 
 /* Allocates tok->ends and marks the tokens that end a generation by their names, and eos. */
 temper_status tokenizer_find_ends(tokenizer *tok, error *err);

@@ -17,7 +17,7 @@ temper_status unigram_open(const vocabulary *vocab, const bool *wanted, unigram 
     u->vocab = vocab;
     for (int byte = 0; byte < 256; byte++)
         u->byte_ids[byte] = vocabulary_find_byte(vocab, (uint8_t)byte);
-    return prefix_index_build(vocab, wanted, &u->index, err);
+    return prefix_index_build(vocab, vocabulary_spelling, wanted, &u->index, err);
 }
 
 void unigram_free(unigram *u)

@@ -200,12 +200,17 @@ static int hex_digit(char c)
     return -1;
 }
 
+int vocabulary_byte_of_digits(const char digits[2])
+{
+    const int high = hex_digit(digits[0]), low = hex_digit(digits[1]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
 int vocabulary_byte_spelled(const char *spelling, size_t length)
 {
     if (length != 6 || memcmp(spelling, "<0x", 3) != 0 || spelling[5] != '>')
         return -1;
-    const int high = hex_digit(spelling[3]), low = hex_digit(spelling[4]);
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
+    return vocabulary_byte_of_digits(spelling + 3);
 }
 
 int32_t vocabulary_find_byte(const vocabulary *vocab, uint8_t byte)

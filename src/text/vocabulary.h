@@ -68,6 +68,8 @@ temper_status vocabulary_read(const gguf_file *file, spelling_decoder decode, co
                               vocabulary *vocab, error *err);
 void vocabulary_free(vocabulary *vocab);
 
+/* The byte of two hexadecimal digits, or -1. */
+int vocabulary_byte_of_digits(const char digits[2]);
 /* The byte that "<0x0A>" names, or -1. */
 int vocabulary_byte_spelled(const char *spelling, size_t length);
 /* The way back: the id of the token that is spelled "<0x0A>" for this byte, or -1. */

@@ -16,7 +16,7 @@ temper_status wordpiece_open(const vocabulary *vocab, const bool *wanted, const 
     w->inner_prefix = mem_strdup(inner_prefix);
     if (w->start_prefix == NULL || w->inner_prefix == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for a vocabulary of word pieces");
-    return prefix_index_build(vocab, wanted, &w->index, err);
+    return prefix_index_build(vocab, vocabulary_spelling, wanted, &w->index, err);
 }
 
 void wordpiece_free(wordpiece *w)

@@ -1,7 +1,7 @@
 /*
  * text_kinds.c - the other kinds of vocabulary in model files, small ones made here: merging by
  * score ("llama"), characters ("gemma4"), word pieces ("bert"), unigrams ("t5"); their rules, files
- * that are wrong, memory.
+ * that are wrong, memory. The rest is in text_other_kinds.c.
  */
 #include "text_small.h"
 
@@ -486,9 +486,24 @@ static void make_charsmap_of_strings(model_file *file)
     put_array(file, "tokenizer.ggml.precompiled_charsmap", GGUF_STRING, 0);
 }
 
-static void make_rwkv(model_file *file)
+static void make_plamo2_without_bytes(model_file *file)
+{
+    put_tokens(file, "plamo2", spm_rows, BYTES, false);
+}
+
+static void make_rwkv_without_tokens(model_file *file)
 {
     put_string(file, "tokenizer.ggml.model", "rwkv");
+}
+
+static void make_whitespace_without_merges(model_file *file)
+{
+    put_tokens(file, "whitespace", spm_rows, BYTES, true);
+}
+
+static void make_hybriddna_without_pre(model_file *file)
+{
+    put_tokens(file, "hybriddna", spm_rows, BYTES, true);
 }
 
 static void make_no_vocabulary(model_file *file)
@@ -523,7 +538,10 @@ static void wrong_files_are_refused_by_name(void **state)
         {make_charsmap_of_broken_texts, TEMPER_BAD_FILE, {"charsmap", "UTF-8"}},
         {make_charsmap_without_end, TEMPER_BAD_FILE, {"charsmap", "NUL"}},
         {make_charsmap_of_strings, TEMPER_BAD_FILE, {"charsmap", "bytes"}},
-        {make_rwkv, TEMPER_UNSUPPORTED, {"\"rwkv\"", "escaped bytes"}},
+        {make_plamo2_without_bytes, TEMPER_BAD_FILE, {"plamo2", "<0x00>"}},
+        {make_rwkv_without_tokens, TEMPER_BAD_FILE, {"tokenizer.ggml.tokens", "missing"}},
+        {make_whitespace_without_merges, TEMPER_BAD_FILE, {"tokenizer.ggml.merges", "missing"}},
+        {make_hybriddna_without_pre, TEMPER_UNSUPPORTED, {"tokenizer.ggml.pre", "missing"}},
         {make_no_vocabulary, TEMPER_UNSUPPORTED, {"\"none\"", "no vocabulary"}},
         {make_unheard_of, TEMPER_UNSUPPORTED, {"\"next-years-kind\"", "llama"}},
     };
@@ -551,11 +569,17 @@ static void wrong_files_are_refused_by_name(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static void put_small_lower_whitespace(model_file *file)
+{
+    put_small_whitespace(file, true);
+}
+
 static void nth_allocation_fails(void **state)
 {
     static const file_maker makers[] = {put_small_spm, put_small_bert, put_small_t5,
-                                        put_small_gemma4};
-    static const char text[] = "<s>Caf\xC3\xA9 ab A </s> abc\n\nhello\xFF";
+                                        put_small_gemma4, put_small_rwkv, put_small_plamo2,
+                                        put_small_lower_whitespace, put_small_hybriddna};
+    static const char text[] = "<s>Caf\xC3\xA9 ab A </s> abc\n\nhello\xFF <dna>ACGTACG</dna>";
     (void)state;
 
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {

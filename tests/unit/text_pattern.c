@@ -56,6 +56,12 @@ static void what_patterns_match(void **state)
         {"a++b?+", "aab", "aab|"},
         {"\\p{Lu}\\P{Lu}", "aBc", "Bc|"},
         {"\\p{^L}", "a1", "1|"},
+        /* U+3002 is used with Han, and not of it. */
+        {"\\p{Han}+", "\xE4\xBD\xA0\xE5\xA5\xBD\xE3\x80\x82", "\xE4\xBD\xA0\xE5\xA5\xBD|"},
+        {"[\\p{han}a]+", "a\xE4\xBD\xA0\xE3\x80\x82", "a\xE4\xBD\xA0|"},
+        {"\\p{^Han}", "\xE4\xBD\xA0\xE3\x80\x82", "\xE3\x80\x82|"},
+        {"\\P{Hira}", "\xE3\x81\x82\xE3\x83\xBC", "\xE3\x83\xBC|"},   /* U+30FC: Common */
+        {"\\p{Alphabetic}+", "ab1", "ab|"},
         {"[\\u00e9\\x{E8}]", "\xC3\xA9\xC3\xA8", "\xC3\xA9|\xC3\xA8|"},
         {"[]a]+", "a]", "a]|"},
         {"[!-/:-@\\[\\]\\\\]+", "a[]\\", "[]\\|"},

@@ -1,6 +1,6 @@
 /*
- * text_small.h - small vocabularies of every kind but byte-level BPE, for the tests of the text
- * room and its fuzz target.
+ * text_small.h - small vocabularies of every kind, for the tests of the text room and its fuzz
+ * target; text_files.h has that of byte-level BPE.
  */
 #ifndef TEXT_SMALL_H
 #define TEXT_SMALL_H
@@ -101,6 +101,63 @@ static inline void put_small_t5(model_file *file)
     put_tokens(file, "t5", t5_rows, 11, false);
     put_bool(file, "tokenizer.ggml.add_space_prefix", true);
     put_small_charsmap(file);
+}
+
+/* Longest tokens: bytes in Python's escapes. */
+enum { RWKV_A = 1, RWKV_AB, RWKV_ABCD, RWKV_B, RWKV_LINE, RWKV_LINES, RWKV_BACK, RWKV_QUOTE,
+       RWKV_HALF, RWKV_SPACE_TAB, RWKV_N, RWKV_COUNT };
+
+static const token_row rwkv_rows[] = {
+    {"<s>", 3, 0}, {"a", 1, 0}, {"ab", 1, 0}, {"abcd", 1, 0}, {"b", 1, 0}, {"\\n", 1, 0},
+    {"\\n\\n", 1, 0}, {"\\\\", 1, 0}, {"\\'", 1, 0}, {"\\xe2\\x96", 1, 0}, {" \\t", 1, 0},
+    {"n", 1, 0},
+};
+
+static inline void put_small_rwkv(model_file *file)
+{
+    put_tokens(file, "rwkv", rwkv_rows, RWKV_COUNT, false);
+    put_u32(file, "tokenizer.ggml.bos_token_id", 0);
+    put_u32(file, "tokenizer.ggml.eos_token_id", 0);
+    put_u32(file, "tokenizer.ggml.eot_token_id", RWKV_LINES);
+}
+
+/* Cheapest cuts: the scores of spm_rows. */
+static inline void put_small_plamo2(model_file *file)
+{
+    put_tokens(file, "plamo2", spm_rows, BYTES, true);
+}
+
+/* Characters in words between whitespace. */
+static inline void put_small_whitespace(model_file *file, bool lower)
+{
+    put_tokens(file, "whitespace", spm_rows, BYTES, true);
+    put_string(file, "tokenizer.ggml.pre", "whitespace");
+    put_bool(file, "tokenizer.ggml.normalizer.lowercase", lower);
+    put_array(file, "tokenizer.ggml.merges", GGUF_STRING, 2);
+    gguf_put_string(&file->keys, "a b");
+    gguf_put_string(&file->keys, "ab c");
+}
+
+/* Byte-level BPE, and pieces of DNA with U+E000 behind them. */
+enum { DNA_BEGIN = 256, DNA_END, DNA_OOV, DNA_ACGTAC, DNA_GAAAAA, DNA_CCCCCC, DNA_CC, DNA_COUNT };
+
+static inline void put_small_hybriddna(model_file *file)
+{
+    static const char *const rest[] = {"<dna>", "</dna>", "<oov>", "ACGTAC\xEE\x80\x80",
+                                       "GAAAAA\xEE\x80\x80", "CCCCCC\xEE\x80\x80", "CC"};
+
+    put_string(file, "tokenizer.ggml.model", "hybriddna");
+    put_string(file, "tokenizer.ggml.pre", "qwen2");
+    put_array(file, "tokenizer.ggml.tokens", GGUF_STRING, DNA_COUNT);
+    for (int byte = 0; byte < 256; byte++) {
+        char spelling[BYTE_LEVEL_SPELLING + 1] = {0};
+        byte_level_spell((uint8_t)byte, spelling);
+        gguf_put_string(&file->keys, spelling);
+    }
+    for (int i = 0; i < DNA_COUNT - 256; i++)
+        gguf_put_string(&file->keys, rest[i]);
+    put_array(file, "tokenizer.ggml.merges", GGUF_STRING, 1);
+    gguf_put_string(&file->keys, "C C");
 }
 
 #endif
