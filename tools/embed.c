@@ -2,6 +2,7 @@
  * embed - a build tool: WGSL and other files become C.
  *
  *     embed kernels OUT.h OUT.c FILES.wgsl...
+ *     embed texts FOLDER FILES.wgsl...
  *     embed bytes OUT.c SYMBOL FILE
  *
  * `kernels` reads what a WGSL file declares at module scope and writes, for NAME.wgsl, a constant
@@ -20,6 +21,13 @@
  * Everything else is left to the WGSL compiler. A declaration that it cannot carry over stops the
  * build with file and line.
  *
+ * A line `// use NAME` is followed by what pieces/NAME.wgsl beside the file holds: its bindings,
+ * options and functions are the kernel's then. A piece uses no piece, and none is used twice.
+ *
+ * `texts` writes each kernel to FOLDER/NAME.wgsl as a compiler sees it: pieces in place, defaults
+ * for
+ * {{NAME}}.
+ *
  * `bytes` writes `const unsigned char SYMBOL[]`, NUL-terminated, and `const size_t SYMBOL_size`
  * without the NUL.
  */
@@ -31,7 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ITEMS = 32, NAME_BYTES = 64, PARAMS_LIMIT = 64 };
+enum { MAX_ITEMS = 32, MAX_PIECES = 8, NAME_BYTES = 64, PATH_BYTES = 1024, PARAMS_LIMIT = 64 };
 
 typedef struct option {
     char name[NAME_BYTES];
@@ -51,13 +59,21 @@ typedef struct binding {
     uint32_t element_bytes;
 } binding;
 
+/* What stands in the text for a line `// use NAME`. */
+typedef struct piece {
+    char name[NAME_BYTES], path[PATH_BYTES];
+    size_t at, length; /* in the text */
+} piece;
+
 typedef struct kernel {
     const char *path;
     char name[NAME_BYTES];
-    char *text;  /* as written */
+    char *text;  /* as written, pieces in place */
     char *plain; /* the same bytes, comments blanked, {{NAME}} replaced by a digit */
     size_t length;
     size_t at; /* the cursor of the parser, in plain */
+    piece pieces[MAX_PIECES];
+    uint32_t piece_count;
     option options[MAX_ITEMS];
     uint32_t option_count;
     param params[MAX_ITEMS];
@@ -82,14 +98,36 @@ static _Noreturn void die(const char *format, ...)
     exit(1);
 }
 
+static uint32_t lines_between(const kernel *k, size_t from, size_t to)
+{
+    uint32_t lines = 0;
+    for (size_t i = from; i < to && i < k->length; i++)
+        lines += k->text[i] == '\n';
+    return lines;
+}
+
+/* The file and line that a place of the text comes from. */
+static const char *locate(const kernel *k, size_t at, uint32_t *line)
+{
+    *line = 1 + lines_between(k, 0, at);
+    for (uint32_t i = 0; i < k->piece_count && k->pieces[i].at <= at; i++) {
+        const piece *p = &k->pieces[i];
+        if (at < p->at + p->length) {
+            *line = 1 + lines_between(k, p->at, at);
+            return p->path;
+        }
+        *line -= lines_between(k, p->at, p->at + p->length);
+    }
+    return k->path;
+}
+
 static _Noreturn void die_at(const kernel *k, size_t at, const char *format, ...)
 {
-    uint32_t line = 1;
-    for (size_t i = 0; i < at && i < k->length; i++)
-        line += k->text[i] == '\n';
+    uint32_t line;
+    const char *path = locate(k, at, &line);
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "%s:%u: error: ", k->path, line);
+    fprintf(stderr, "%s:%u: error: ", path, line);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
@@ -169,6 +207,61 @@ static size_t copy_name(const kernel *k, size_t at, const char *from, char name[
     memcpy(name, from, n);
     name[n] = 0;
     return n;
+}
+
+/* The text of the piece of a line `// use NAME` at `at`, and where it comes from; `to` is where it
+ * will stand. */
+static char *read_piece(kernel *k, size_t at, size_t to)
+{
+    if (k->piece_count == MAX_PIECES)
+        die_at(k, at, "more than %d pieces", MAX_PIECES);
+    piece p = {.at = to};
+    const size_t n = copy_name(k, at, k->text + at + strlen("// use "), p.name);
+    if (k->text[at + strlen("// use ") + n] != '\n')
+        die_at(k, at, "`// use %s` is a line of its own", p.name);
+    for (uint32_t i = 0; i < k->piece_count; i++)
+        if (strcmp(k->pieces[i].name, p.name) == 0)
+            die_at(k, at, "the piece %s is used twice", p.name);
+    const char *slash = strrchr(k->path, '/');
+    const int folder = slash ? (int)(slash - k->path + 1) : 0;
+    if (snprintf(p.path, sizeof p.path, "%.*spieces/%s.wgsl", folder, k->path, p.name) >=
+        (int)sizeof p.path)
+        die_at(k, at, "the path of the piece %s is too long", p.name);
+    FILE *file = fopen(p.path, "rb");
+    if (file == NULL)
+        die_at(k, at, "there is no piece %s", p.path);
+    fclose(file);
+    char *text = read_file(p.path, &p.length);
+    if (strlen(text) != p.length || p.length == 0 || text[p.length - 1] != '\n')
+        die("%s: a piece is text that ends with a line's end", p.path);
+    if (strncmp(text, "// use ", 7) == 0 || strstr(text, "\n// use ") != NULL)
+        die("%s: a piece uses no piece", p.path);
+    k->pieces[k->piece_count++] = p;
+    return text;
+}
+
+/* Puts the pieces after the lines that ask for them. */
+static void expand(kernel *k)
+{
+    for (size_t at = 0; at < k->length; at++) {
+        if ((at > 0 && k->text[at - 1] != '\n') || strncmp(k->text + at, "// use ", 7) != 0)
+            continue;
+        const char *end = strchr(k->text + at, '\n');
+        if (end == NULL)
+            die_at(k, at, "a line without an end");
+        const size_t to = (size_t)(end - k->text) + 1;
+        char *inner = read_piece(k, at, to);
+        const size_t length = k->pieces[k->piece_count - 1].length;
+        char *longer = allocate(k->length + length + 1);
+        memcpy(longer, k->text, to);
+        memcpy(longer + to, inner, length);
+        memcpy(longer + to + length, k->text + to, k->length - to);
+        free(inner);
+        free(k->text);
+        k->text = longer;
+        k->length += length;
+        at = to + length - 1;
+    }
 }
 
 static option *find_option(kernel *k, const char *name)
@@ -536,6 +629,7 @@ static void parse_kernel(kernel *k, const char *path)
     const size_t n = copy_name(k, 0, file_name, k->name);
     if (strcmp(file_name + n, ".wgsl") != 0)
         die("%s: the name of a kernel is letters, digits and _, then .wgsl", path);
+    expand(k);
     k->plain = allocate(k->length + 1);
     memcpy(k->plain, k->text, k->length);
     strip_comments(k);
@@ -673,7 +767,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const kernel *)a)->name, ((const kernel *)b)->name);
 }
 
-static void embed_kernels(const char *header, const char *source, char **paths, uint32_t count)
+/* All kernels, in the order of their names. */
+static kernel *parse_kernels(char **paths, uint32_t count)
 {
     kernel *kernels = allocate((count + 1) * sizeof *kernels);
     for (uint32_t i = 0; i < count; i++)
@@ -682,7 +777,21 @@ static void embed_kernels(const char *header, const char *source, char **paths, 
     for (uint32_t i = 1; i < count; i++)
         if (strcmp(kernels[i - 1].name, kernels[i].name) == 0)
             die("%s and %s have the same name", kernels[i - 1].path, kernels[i].path);
+    return kernels;
+}
 
+static void free_kernels(kernel *kernels, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        free(kernels[i].text);
+        free(kernels[i].plain);
+    }
+    free(kernels);
+}
+
+static void embed_kernels(const char *header, const char *source, char **paths, uint32_t count)
+{
+    kernel *kernels = parse_kernels(paths, count);
     FILE *out = create(header);
     write_header(out, kernels, count);
     finish(out, header);
@@ -698,12 +807,33 @@ static void embed_kernels(const char *header, const char *source, char **paths, 
         fprintf(out, "    &kernel_%s,\n", kernels[i].name);
     fprintf(out, "    NULL,\n};\n");
     finish(out, source);
+    free_kernels(kernels, count);
+}
 
+static void write_texts(const char *folder, char **paths, uint32_t count)
+{
+    kernel *kernels = parse_kernels(paths, count);
     for (uint32_t i = 0; i < count; i++) {
-        free(kernels[i].text);
-        free(kernels[i].plain);
+        kernel *k = &kernels[i];
+        char path[PATH_BYTES];
+        if (snprintf(path, sizeof path, "%s/%s.wgsl", folder, k->name) >= (int)sizeof path)
+            die("the path of %s in %s is too long", k->name, folder);
+        FILE *out = create(path);
+        const char *from = k->text;
+        for (const char *next; (next = strstr(from, "{{")) != NULL;) {
+            char name[NAME_BYTES];
+            const size_t n = copy_name(k, (size_t)(next - k->text), next + 2, name);
+            fwrite(from, 1, (size_t)(next - from), out);
+            const option *found = find_option(k, name);
+            if (found == NULL)
+                die_at(k, (size_t)(next - k->text), "{{%s}} in a comment", name);
+            fprintf(out, "%u", found->value);
+            from = next + n + 4;
+        }
+        fputs(from, out);
+        finish(out, path);
     }
-    free(kernels);
+    free_kernels(kernels, count);
 }
 
 static void embed_bytes(const char *source, const char *symbol, const char *path)
@@ -726,9 +856,12 @@ int main(int argc, char **argv)
 {
     if (argc >= 4 && strcmp(argv[1], "kernels") == 0)
         embed_kernels(argv[2], argv[3], argv + 4, (uint32_t)(argc - 4));
+    else if (argc >= 3 && strcmp(argv[1], "texts") == 0)
+        write_texts(argv[2], argv + 3, (uint32_t)(argc - 3));
     else if (argc == 5 && strcmp(argv[1], "bytes") == 0)
         embed_bytes(argv[2], argv[3], argv[4]);
     else
-        die("usage: embed kernels OUT.h OUT.c FILES.wgsl... | embed bytes OUT.c SYMBOL FILE");
+        die("usage: embed kernels OUT.h OUT.c FILES.wgsl... | embed texts FOLDER FILES.wgsl... | "
+            "embed bytes OUT.c SYMBOL FILE");
     return 0;
 }

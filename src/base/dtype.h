@@ -5,32 +5,44 @@
  * File types (dtype) are named as GGUF names them; a block is the smallest unit that can be read
  * alone.
  *
- * GPU layouts (layout) hold a matrix of N rows (output channels) by K columns (input channels),
- * row-major, every row starting on a 32-bit word:
+ * On the GPU a matrix of N rows (output channels) by K columns (input channels) lies in blocks of
+ * 32 along K, so that what neighbouring rows need at one time is one run of memory. With KB =
+ * ceil(K / 32) and the stride S, N rounded up to a multiple of 64, its planes are tables [lines][S]
+ * of entries, an entry being what one row has there:
  *
- *   LAYOUT_F32   one f32 a word
- *   LAYOUT_F16   two binary16 a word, element 2i in the low half; a last odd element is padded
- *                with 0
- *   LAYOUT_BF16  as LAYOUT_F16 with bfloat16
- *   LAYOUT_Q8    four int8 a word, element 4i in the lowest byte; times a scale a group of 32
- *   LAYOUT_Q4    eight nibbles a word, element 8i+j at bit 4j; times a scale a group
- *   LAYOUT_Q5    the low four bits of an element as in Q4, its fifth bit in a second plane: 32
- *                elements a word, element 32i+j at bit j
- *   LAYOUT_Q6    the same with two high bits: 16 elements a word, element 16i+j at bit 2j
+ *   data    [KB][S]: the 32 elements of a block, in whole quadruples of words
+ *             LAYOUT_F32   one f32 a word
+ *             LAYOUT_F16   two binary16 a word, the even element in the low half
+ *             LAYOUT_BF16  as LAYOUT_F16 with bfloat16
+ *             LAYOUT_Q8    four int8 a word
+ *             LAYOUT_Q4    eight nibbles a word
+ *             LAYOUT_Q5, LAYOUT_Q6  the low four bits of an element as LAYOUT_Q4
+ *   high    [KB][S]: the bits above the nibbles; one word of LAYOUT_Q5, two of LAYOUT_Q6
+ *   scales  of the quantised layouts, see below
  *
- * Scales of the quantised layouts lie in a buffer of their own. `zero` is 0 for Q8, else half of
- * what the bits can hold (8, 16, 32), so that the stored number less zero is signed:
+ * Words follow the elements. Within a word the even elements come first, then the odd ones: nibbles
+ * from the lowest up hold 0 2 4 6 1 3 5 7, bytes 0 2 1 3. Two neighbours are therefore 16 bits
+ * apart and come out as a pair by one mask: `word & 0x000f000f` is (0, 1), `word & 0x00f000f0` (2,
+ * 3), the same of word >> 8 (4, 5) and (6, 7). High bits likewise: pair t of a block, elements 2t
+ * and 2t + 1, has its fifth bits at bits t and 16 + t; of six bits, word t / 8 holds the upper two
+ * at 2 (t % 8) and 16 + 2 (t % 8).
  *
- *   SCALE_F16      value = scale * (q - zero); [N][K / group], two binary16 a word, a row padded
- *                  to a word
- *   SCALE_F32      the same with one f32 a word
- *   SCALE_F16_MIN  value = scale * q + minimum; one word a group: scale in the low half, minimum in
- *                  the high half
- *   SCALE_K        value = (d * s) * (q - zero): d an f16 for 256 elements, s an int8 a group. A
- *                  row is K / 256 words of factors, d in the low half, then K / group bytes of s
- *   SCALE_K_MIN    value = (d * s) * q - dmin * m: s and m 0 to 255 a group. A row is K / 256 words
- *                  of factors, d in the low half and dmin in the high half, then K / group times
- *                  two bytes, s before m
+ * `zero` is 0 for Q8, else half of what the bits can hold (8, 16, 32), so that the stored number
+ * less zero is signed. Entries of 16 bits lie two a word, the even row in the low half.
+ *
+ *   SCALE_F16      value = scale * (q - zero); [K / group][S] of binary16
+ *   SCALE_F32      the same with f32
+ *   SCALE_F16_MIN  value = scale * q + minimum; [K / group][S] of words, scale in the low half,
+ *                  minimum in the high half
+ *   SCALE_K        value = (d * s) * (q - zero): d an f16 for 256 elements, s an int8 for a group
+ *                  of 16. [K / 256][S] of words with d in the low half, then [KB][S] of 16 bits:
+ *                  the two s of a block, the first in the low byte
+ *   SCALE_K_MIN    value = (d * s) * q - (dmin * m): s and m 0 to 255 a group of 16 or 32. [K /
+ *                  256][S] of words with d in the low half and dmin in the high half, then [KB][S]
+ *                  of 16 bits (s, m) or, for groups of 16, of words (s, m, s, m), from the lowest
+ *                  byte up
+ *
+ * Rows from N to S are zero bits, and so are elements past K.
  *
  * No product of a scale and an element has more than 24 significant bits, so that each value is its
  * definition rounded once, whether or not a multiply and an add are fused.
@@ -129,35 +141,52 @@ typedef struct weight_format {
     uint32_t group; /* elements under one scale; 0 for SCALE_NONE */
 } weight_format;
 
-/* Rows of a weight in host memory. high is NULL where weight_high_row_words is 0, scales where
- * weight_scale_row_words is. */
+enum {
+    WEIGHT_BLOCK = 32, /* elements of K that lie together */
+    WEIGHT_ROWS = 64,  /* a stride is a multiple of it */
+};
+
+typedef enum weight_plane { WEIGHT_DATA, WEIGHT_HIGH, WEIGHT_SCALES, WEIGHT_PLANES } weight_plane;
+
+/* Planes of rows in host memory, all of one stride. NULL where the format has no such plane. */
 typedef struct weight_planes {
-    uint32_t *data, *high, *scales;
+    uint32_t *plane[WEIGHT_PLANES];
 } weight_planes;
 
-/* The GPU format of a loadable file type (assert). The functions below take loadable types only,
- * too. */
+/* Lines of stride entries each; the entries are 2, 4 or a multiple of 16 bytes. */
+typedef struct weight_table {
+    uint64_t lines;
+    uint32_t entry_bytes;
+} weight_table;
+
+enum { WEIGHT_TABLES = 2 }; /* of a plane, at most */
+
+/* The GPU format of a loadable file type (assert). */
 weight_format weight_format_of(dtype type);
 
-/* 32-bit words a row of K elements takes in the data plane, in the plane of high bits (0 but for Q5
- * and Q6) and in the scale plane (0 for SCALE_NONE). */
-uint64_t weight_row_words(weight_format format, uint64_t k);
-uint64_t weight_high_row_words(weight_format format, uint64_t k);
-uint64_t weight_scale_row_words(weight_format format, uint64_t k);
+/* n rounded up to a multiple of WEIGHT_ROWS. */
+uint64_t weight_stride(uint64_t n);
 
-/* The planes from row `row` on. */
-weight_planes weight_planes_at(weight_format format, uint64_t k, weight_planes planes,
-                               uint64_t row);
+/* The tables that make a plane, one after the other; returns how many: 0 for a plane that the
+ * format does not have. */
+uint32_t weight_tables(weight_format format, weight_plane plane, uint64_t k,
+                       weight_table tables[WEIGHT_TABLES]);
 
-/* Repacks one row of k elements (k a multiple of the type's block) from file bytes into planes of
- * one row. */
-void weight_repack_row(dtype type, uint64_t k, const uint8_t *file_row, weight_planes out);
+/* 32-bit words of a plane; 0 for one that the format does not have. */
+uint64_t weight_plane_words(weight_format format, weight_plane plane, uint64_t k, uint64_t stride);
+
+/* Repacks `count` rows of k elements (k a multiple of the type's block), each from the file bytes
+ * at its pointer, into rows first .. first + count of the planes; first is even. Where count is
+ * odd, the row after the last gets zeros for scales of 16 bits. */
+void weight_repack_rows(dtype type, uint64_t k, uint64_t count, const uint8_t *const *file_rows,
+                        weight_planes out, uint64_t stride, uint64_t first);
 
 /* The format's own definition: k elements of one file row as f32. The measure of exactness. */
 void dtype_dequantize_row(dtype type, uint64_t k, const uint8_t *file_row, float *out);
 
-/* The same from the GPU planes of one row. */
-void weight_dequantize_row(weight_format format, uint64_t k, weight_planes planes, float *out);
+/* The same from one row of GPU planes. */
+void weight_dequantize_row(weight_format format, uint64_t k, weight_planes planes, uint64_t stride,
+                           uint64_t row, float *out);
 
 /* True when a file row of k elements holds a NaN or an infinity (in scales or values). */
 bool dtype_row_has_nonfinite(dtype type, uint64_t k, const uint8_t *file_row);

@@ -46,20 +46,26 @@ weight_format weight_format_of(dtype type)
     }
 }
 
-uint64_t weight_row_words(weight_format format, uint64_t k)
+uint64_t weight_stride(uint64_t n)
 {
-    switch (format.layout) {
+    return ceil_div(n, WEIGHT_ROWS) * WEIGHT_ROWS;
+}
+
+/* Words of one entry of the data plane: 32 elements. */
+static uint32_t data_words(layout of)
+{
+    switch (of) {
     case LAYOUT_F32:
-        return k;
+        return 32;
     case LAYOUT_F16:
     case LAYOUT_BF16:
-        return ceil_div(k, 2);
+        return 16;
     case LAYOUT_Q8:
-        return ceil_div(k, 4);
+        return 8;
     case LAYOUT_Q4:
     case LAYOUT_Q5:
     case LAYOUT_Q6:
-        return ceil_div(k, 8);
+        return 4;
     case LAYOUT_COUNT:
         break;
     }
@@ -67,197 +73,248 @@ uint64_t weight_row_words(weight_format format, uint64_t k)
     return 0;
 }
 
-uint64_t weight_high_row_words(weight_format format, uint64_t k)
+static uint32_t scale_tables(weight_format format, uint64_t k, weight_table tables[WEIGHT_TABLES])
 {
-    if (format.layout == LAYOUT_Q5)
-        return ceil_div(k, 32);
-    return format.layout == LAYOUT_Q6 ? ceil_div(k, 16) : 0;
-}
+    const uint64_t blocks = ceil_div(k, WEIGHT_BLOCK);
 
-uint64_t weight_scale_row_words(weight_format format, uint64_t k)
-{
-    if (format.scale == SCALE_NONE)
-        return 0;
-    assert(format.group > 0);
-    const uint64_t groups = ceil_div(k, format.group);
     switch (format.scale) {
+    case SCALE_NONE:
+        return 0;
     case SCALE_F16:
-        return ceil_div(groups, 2);
+        tables[0] = (weight_table){ceil_div(k, format.group), 2};
+        return 1;
+    case SCALE_F32:
+    case SCALE_F16_MIN:
+        tables[0] = (weight_table){ceil_div(k, format.group), 4};
+        return 1;
     case SCALE_K:
-        return ceil_div(k, SCALE_K_BLOCK) + ceil_div(groups, 4);
     case SCALE_K_MIN:
-        return ceil_div(k, SCALE_K_BLOCK) + ceil_div(groups, 2);
-    default:
-        return groups;
+        tables[0] = (weight_table){ceil_div(k, SCALE_K_BLOCK), 4};
+        tables[1] = (weight_table){blocks, 2};
+        if (format.scale == SCALE_K_MIN && format.group == 16)
+            tables[1].entry_bytes = 4;
+        return 2;
     }
+    assert(false && "a kind of scales");
+    return 0;
 }
 
-weight_planes weight_planes_at(weight_format format, uint64_t k, weight_planes planes, uint64_t row)
+uint32_t weight_tables(weight_format format, weight_plane plane, uint64_t k,
+                       weight_table tables[WEIGHT_TABLES])
 {
-    if (planes.data != NULL)
-        planes.data += row * weight_row_words(format, k);
-    if (planes.high != NULL)
-        planes.high += row * weight_high_row_words(format, k);
-    if (planes.scales != NULL)
-        planes.scales += row * weight_scale_row_words(format, k);
-    return planes;
+    const uint64_t blocks = ceil_div(k, WEIGHT_BLOCK);
+
+    assert(plane < WEIGHT_PLANES && (format.scale == SCALE_NONE || format.group > 0));
+    if (plane == WEIGHT_SCALES)
+        return scale_tables(format, k, tables);
+    if (plane == WEIGHT_DATA)
+        tables[0] = (weight_table){blocks, 4 * data_words(format.layout)};
+    else if (format.layout == LAYOUT_Q5)
+        tables[0] = (weight_table){blocks, 4};
+    else if (format.layout == LAYOUT_Q6)
+        tables[0] = (weight_table){blocks, 8};
+    else
+        return 0;
+    return 1;
+}
+
+uint64_t weight_plane_words(weight_format format, weight_plane plane, uint64_t k, uint64_t stride)
+{
+    weight_table tables[WEIGHT_TABLES];
+    uint64_t bytes = 0;
+
+    assert(stride % WEIGHT_ROWS == 0);
+    for (uint32_t i = weight_tables(format, plane, k, tables); i > 0; i--)
+        bytes += tables[i - 1].lines * stride * tables[i - 1].entry_bytes;
+    return bytes / 4;
 }
 
 /* ---- from files ------------------------------------------------------------------------------ */
 
-/* Eight nibbles, each in the low half of a byte, pushed together into one word. */
-static uint32_t gather_nibbles(uint64_t bytes)
+/* Where a row goes. */
+typedef struct target {
+    weight_planes planes;
+    uint64_t k, stride, place;
+} target;
+
+static uint32_t *data_entry(const target *to, uint32_t words, uint64_t block)
 {
-    bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ffu;
-    bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffffu;
-    return (uint32_t)(bytes | bytes >> 16);
+    return to->planes.plane[WEIGHT_DATA] + (block * to->stride + to->place) * words;
 }
 
-/* Eight numbers of `bits` (1 or 2) bits, each in the lowest bits of a byte, pushed together. */
-static uint32_t gather_bits(uint64_t bytes, uint32_t bits)
+/* Rows come in ascending order, so that an even one may clear the other half of its word. */
+static void put_half(const target *to, uint32_t *table, uint64_t line, uint32_t value)
 {
-    bytes |= bytes >> (8 - bits);
-    bytes &= 0x0001000100010001u * ((UINT64_C(1) << 2 * bits) - 1);
-    bytes |= bytes >> (16 - 2 * bits);
-    bytes &= 0x0000000100000001u * ((UINT64_C(1) << 4 * bits) - 1);
-    bytes |= bytes >> (32 - 4 * bits);
-    return (uint32_t)bytes & ((1u << 8 * bits) - 1);
+    const uint64_t at = line * to->stride + to->place;
+    if (at % 2 == 0)
+        table[at / 2] = value;
+    else
+        table[at / 2] |= value << 16;
 }
 
-/* A file block has element i in the low nibble of byte i and element i + 16 in its high nibble; the
- * layout has all 32 in order. */
-static void repack_nibbles(const uint8_t *packed, uint32_t *words)
+static void put_word(const target *to, uint32_t *table, uint64_t line, uint32_t value)
 {
-    const uint64_t low_nibbles = 0x0f0f0f0f0f0f0f0fu;
+    table[line * to->stride + to->place] = value;
+}
+
+/* Eight numbers of `bits` bits (1, 2 or 4), each in the lowest bits of a byte: the even ones pushed
+ * together in the low half, the odd ones in the high half. */
+static uint32_t gather_pairs(uint64_t bytes, uint32_t bits)
+{
+    const uint64_t mask = 0x0001000100010001u * ((UINT64_C(1) << bits) - 1);
+    uint64_t even = bytes & mask, odd = bytes >> 8 & mask;
+
+    even |= even >> (16 - bits);
+    odd |= odd >> (16 - bits);
+    even |= even >> (32 - 2 * bits);
+    odd |= odd >> (32 - 2 * bits);
+    const uint64_t four = (UINT64_C(1) << 4 * bits) - 1;
+    return (uint32_t)(even & four) | (uint32_t)(odd & four) << 16;
+}
+
+static const uint64_t low_nibbles = 0x0f0f0f0f0f0f0f0fu;
+
+/* A file block has element i in the low nibble of byte i and element i + 16 in its high nibble. */
+static void repack_nibbles(const uint8_t *packed, uint32_t words[4])
+{
     const uint64_t first = load_u64(packed), second = load_u64(packed + 8);
 
-    words[0] = gather_nibbles(first & low_nibbles);
-    words[1] = gather_nibbles(second & low_nibbles);
-    words[2] = gather_nibbles(first >> 4 & low_nibbles);
-    words[3] = gather_nibbles(second >> 4 & low_nibbles);
+    words[0] = gather_pairs(first & low_nibbles, 4);
+    words[1] = gather_pairs(second & low_nibbles, 4);
+    words[2] = gather_pairs(first >> 4 & low_nibbles, 4);
+    words[3] = gather_pairs(second >> 4 & low_nibbles, 4);
 }
 
-/* Numbers of four, five or six bits, a byte each, into the plane of nibbles and that of high bits.
- * count is a multiple of 32. */
-static void pack_codes(layout to, const uint8_t *codes, uint32_t count, uint32_t *data,
-                       uint32_t *high)
+/* 32 numbers of four, five or six bits, a byte each, into the planes of nibbles and of high bits.
+ */
+static void pack_codes(layout of, const uint8_t codes[WEIGHT_BLOCK], const target *to,
+                       uint64_t block)
 {
-    const uint64_t low_nibbles = 0x0f0f0f0f0f0f0f0fu;
-    const uint32_t bits = to == LAYOUT_Q5 ? 1 : 2, eighths = 4 / bits;
+    const uint32_t bits = of == LAYOUT_Q5 ? 1 : 2, eighths = 4 / bits;
+    const uint64_t at = block * to->stride + to->place;
+    uint32_t *data = data_entry(to, 4, block);
+    uint32_t high[2] = {0, 0};
 
-    for (uint32_t i = 0; i < count / 8; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         const uint64_t eight = load_u64(codes + 8 * i);
-        data[i] = gather_nibbles(eight & low_nibbles);
-        if (to == LAYOUT_Q4)
-            continue;
-        const uint32_t word = gather_bits(eight >> 4 & low_nibbles, bits)
-                              << (i % eighths * 8 * bits);
-        high[i / eighths] = i % eighths == 0 ? word : high[i / eighths] | word;
+        data[i] = gather_pairs(eight & low_nibbles, 4);
+        high[i / eighths] |= gather_pairs(eight >> 4 & low_nibbles, bits)
+                             << (i % eighths * 4 * bits);
+    }
+    if (of != LAYOUT_Q4)
+        to->planes.plane[WEIGHT_HIGH][at * bits] = high[0];
+    if (of == LAYOUT_Q6)
+        to->planes.plane[WEIGHT_HIGH][at * bits + 1] = high[1];
+}
+
+/* Up to 32 words, or halves in pairs; what is missing at the end of a row is zero. */
+static void repack_plain(dtype type, const uint8_t *bytes, uint64_t block, const target *to)
+{
+    const uint32_t words = data_words(weight_format_of(type).layout), each = WEIGHT_BLOCK / words;
+    const uint64_t count = min_u64(WEIGHT_BLOCK, to->k - block * WEIGHT_BLOCK);
+    uint32_t *data = data_entry(to, words, block);
+    uint32_t w = 0;
+
+    for (; (uint64_t)(w + 1) * each <= count; w++)
+        data[w] = load_u32(bytes + 4 * w);
+    if (count % each != 0)
+        data[w++] = load_u16(bytes + 2 * (count - 1));
+    for (; w < words; w++)
+        data[w] = 0;
+}
+
+static void repack_q8(const uint8_t *bytes, uint32_t words[8])
+{
+    for (uint32_t w = 0; w < 8; w++) {
+        const uint32_t in_order = load_u32(bytes + 4 * w);
+        words[w] =
+            (in_order & 0xff0000ffu) | (in_order >> 8 & 0xff00u) | (in_order << 8 & 0xff0000u);
     }
 }
 
-/* The f16 scale that starts each of the row's blocks, two a word, the last odd one alone. */
-static void repack_scales(uint64_t blocks, uint64_t block_bytes, const uint8_t *row,
-                          uint32_t *scales)
-{
-    for (uint64_t b = 0; b + 1 < blocks; b += 2) {
-        const uint8_t *block = row + b * block_bytes;
-        scales[b / 2] = load_u16(block) | load_u16(block + block_bytes) << 16;
-    }
-    if (blocks % 2 != 0)
-        scales[blocks / 2] = load_u16(row + (blocks - 1) * block_bytes);
-}
-
-static void repack_halves(uint64_t k, const uint8_t *row, uint32_t *data)
-{
-    for (uint64_t i = 0; i < k / 2; i++)
-        data[i] = load_u32(row + 4 * i);
-    if (k % 2 != 0)
-        data[k / 2] = load_u16(row + 2 * (k - 1));
-}
-
-static void repack_q5(dtype type, uint64_t blocks, const uint8_t *row, weight_planes out)
-{
-    const uint32_t head = type == DTYPE_Q5_0 ? 2 : 4, bytes = head + 20;
-    uint8_t codes[BLOCK_32];
-
-    for (uint64_t b = 0; b < blocks; b++) {
-        const uint8_t *block = row + b * bytes;
-        block_codes_5(block + head + 4, block + head, codes);
-        pack_codes(LAYOUT_Q5, codes, BLOCK_32, out.data + 4 * b, out.high + b);
-        if (type == DTYPE_Q5_1)
-            out.scales[b] = load_u32(block);
-    }
-    if (type == DTYPE_Q5_0)
-        repack_scales(blocks, bytes, row, out.scales);
-}
-
-static void repack_k(dtype type, uint64_t blocks, const uint8_t *row, weight_planes out)
+static void repack_k(dtype type, const uint8_t *bytes, uint64_t block, const target *to)
 {
     const weight_format format = weight_format_of(type);
-    const uint32_t bytes = dtype_find((uint32_t)type)->block_bytes;
-    const uint64_t high_words = weight_high_row_words(format, BLOCK_K);
-    const uint32_t groups = BLOCK_K / format.group;
-    uint32_t *scales = out.scales + blocks;
-    k_block block;
+    uint32_t *factors = to->planes.plane[WEIGHT_SCALES];
+    uint32_t *scales = factors + to->k / BLOCK_K * to->stride;
+    k_block in;
 
-    for (uint64_t b = 0; b < blocks; b++, row += bytes) {
-        k_block_read(type, row, &block);
-        pack_codes(format.layout, block.codes, BLOCK_K, out.data + b * (BLOCK_K / 8),
-                   high_words == 0 ? NULL : out.high + b * high_words);
-        out.scales[b] = block.d | (uint32_t)block.dmin << 16;
-        if (block.has_minimum)
-            for (uint32_t g = 0; g < groups; g += 2)
-                *scales++ = block.scales[g] | (uint32_t)block.minimums[g] << 8 |
-                            (uint32_t)block.scales[g + 1] << 16 |
-                            (uint32_t)block.minimums[g + 1] << 24;
+    k_block_read(type, bytes, &in);
+    const uint8_t *s = in.scales, *m = in.minimums;
+    put_word(to, factors, block, in.d | (uint32_t)in.dmin << 16);
+    for (uint32_t e = 0; e < BLOCK_K / WEIGHT_BLOCK; e++) {
+        const uint64_t line = block * (BLOCK_K / WEIGHT_BLOCK) + e;
+        pack_codes(format.layout, in.codes + e * WEIGHT_BLOCK, to, line);
+        if (format.scale == SCALE_K)
+            put_half(to, scales, line, s[2 * e] | (uint32_t)s[2 * e + 1] << 8);
+        else if (format.group == 32)
+            put_half(to, scales, line, s[e] | (uint32_t)m[e] << 8);
         else
-            for (uint32_t g = 0; g < groups; g += 4)
-                *scales++ = load_u32(block.scales + g);
+            put_word(to, scales, line,
+                     s[2 * e] | (uint32_t)m[2 * e] << 8 | (uint32_t)s[2 * e + 1] << 16 |
+                         (uint32_t)m[2 * e + 1] << 24);
     }
 }
 
-void weight_repack_row(dtype type, uint64_t k, const uint8_t *file_row, weight_planes out)
+static void repack_block(dtype type, const uint8_t *bytes, uint64_t block, const target *to)
 {
-    const dtype_info *info = dtype_find((uint32_t)type);
-    assert(info != NULL && info->loadable && k % info->block == 0);
-    assert((out.scales != NULL) == (weight_format_of(type).scale != SCALE_NONE));
-    assert((out.high != NULL) == (weight_high_row_words(weight_format_of(type), 256) > 0));
-    const uint64_t blocks = k / info->block;
+    uint32_t *scales = to->planes.plane[WEIGHT_SCALES];
+    uint8_t codes[BLOCK_32];
 
     switch (type) {
     case DTYPE_F32:
-        for (uint64_t i = 0; i < k; i++)
-            out.data[i] = load_u32(file_row + 4 * i);
-        break;
     case DTYPE_F16:
     case DTYPE_BF16:
-        repack_halves(k, file_row, out.data);
+        repack_plain(type, bytes, block, to);
         break;
     case DTYPE_Q4_0:
-        for (uint64_t b = 0; b < blocks; b++)
-            repack_nibbles(file_row + 18 * b + 2, out.data + 4 * b);
-        repack_scales(blocks, 18, file_row, out.scales);
+        put_half(to, scales, block, load_u16(bytes));
+        repack_nibbles(bytes + 2, data_entry(to, 4, block));
         break;
     case DTYPE_Q4_1:
-        for (uint64_t b = 0; b < blocks; b++) {
-            out.scales[b] = load_u32(file_row + 20 * b);
-            repack_nibbles(file_row + 20 * b + 4, out.data + 4 * b);
-        }
+        put_word(to, scales, block, load_u32(bytes));
+        repack_nibbles(bytes + 4, data_entry(to, 4, block));
         break;
     case DTYPE_Q5_0:
+        put_half(to, scales, block, load_u16(bytes));
+        block_codes_5(bytes + 6, bytes + 2, codes);
+        pack_codes(LAYOUT_Q5, codes, to, block);
+        break;
     case DTYPE_Q5_1:
-        repack_q5(type, blocks, file_row, out);
+        put_word(to, scales, block, load_u32(bytes));
+        block_codes_5(bytes + 8, bytes + 4, codes);
+        pack_codes(LAYOUT_Q5, codes, to, block);
         break;
     case DTYPE_Q8_0:
-        for (uint64_t b = 0; b < blocks; b++)
-            for (uint64_t w = 0; w < 8; w++)
-                out.data[8 * b + w] = load_u32(file_row + 34 * b + 2 + 4 * w);
-        repack_scales(blocks, 34, file_row, out.scales);
+        put_half(to, scales, block, load_u16(bytes));
+        repack_q8(bytes + 2, data_entry(to, 8, block));
         break;
     default:
-        repack_k(type, blocks, file_row, out);
+        repack_k(type, bytes, block, to);
         break;
+    }
+}
+
+void weight_repack_rows(dtype type, uint64_t k, uint64_t count, const uint8_t *const *file_rows,
+                        weight_planes out, uint64_t stride, uint64_t first)
+{
+    /* Neighbouring rows share lines of a processor's cache, in the planes and across blocks in the
+     * file: a few of them go together. */
+    enum { TOGETHER = 16 };
+    const dtype_info *info = dtype_find((uint32_t)type);
+    assert(info != NULL && info->loadable && k % info->block == 0);
+    assert(stride % WEIGHT_ROWS == 0 && first % 2 == 0 && count <= stride - first);
+    const uint64_t unit = max_u64(info->block, WEIGHT_BLOCK);
+    const uint64_t unit_bytes = unit / info->block * info->block_bytes;
+    target to = {.planes = out, .k = k, .stride = stride};
+
+    for (uint64_t begin = 0; begin < count; begin += TOGETHER) {
+        const uint64_t end = min_u64(begin + TOGETHER, count);
+        for (uint64_t block = 0; block < ceil_div(k, unit); block++)
+            for (uint64_t row = begin; row < end; row++) {
+                to.place = first + row;
+                repack_block(type, file_rows[row] + block * unit_bytes, block, &to);
+            }
     }
 }
 
@@ -270,39 +327,39 @@ static float float_of(uint32_t bits)
     return f;
 }
 
-/* Scale and minimum of one group of a planes' row of k elements. */
-static void group_scale(weight_format format, uint64_t k, const uint32_t *scales, uint64_t group,
-                        float *scale, float *minimum)
+/* Entry of 16 bits `at` of a table. */
+static uint32_t half_of(const uint32_t *table, uint64_t at)
 {
-    const uint64_t factors = ceil_div(k, SCALE_K_BLOCK);
-    const uint32_t factor =
-        format.scale >= SCALE_K ? scales[group * format.group / SCALE_K_BLOCK] : 0;
+    return table[at / 2] >> (at % 2 * 16) & 0xffffu;
+}
+
+/* Scale and minimum of element i of a row. */
+static void scale_of(weight_format format, uint64_t k, const uint32_t *scales, uint64_t stride,
+                     uint64_t row, uint64_t i, float *scale, float *minimum)
+{
+    const uint64_t at = format.scale == SCALE_NONE ? 0 : i / format.group * stride + row;
     *scale = 1.0f;
     *minimum = 0.0f;
-    switch (format.scale) {
-    case SCALE_NONE:
-        break;
-    case SCALE_F16:
-        *scale = f16_to_f32((uint16_t)(scales[group / 2] >> (group % 2 * 16)));
-        break;
-    case SCALE_F32:
-        *scale = float_of(scales[group]);
-        break;
-    case SCALE_F16_MIN:
-        *scale = f16_to_f32((uint16_t)scales[group]);
-        *minimum = f16_to_f32((uint16_t)(scales[group] >> 16));
-        break;
-    case SCALE_K: {
-        const uint32_t s = scales[factors + group / 4] >> (group % 4 * 8) & 0xffu;
-        *scale = f16_to_f32((uint16_t)factor) * (float)(int8_t)(uint8_t)s;
-        break;
-    }
-    case SCALE_K_MIN: {
-        const uint32_t pair = scales[factors + group / 2] >> (group % 2 * 16);
+    if (format.scale == SCALE_F16) {
+        *scale = f16_to_f32((uint16_t)half_of(scales, at));
+    } else if (format.scale == SCALE_F32) {
+        *scale = float_of(scales[at]);
+    } else if (format.scale == SCALE_F16_MIN) {
+        *scale = f16_to_f32((uint16_t)scales[at]);
+        *minimum = f16_to_f32((uint16_t)(scales[at] >> 16));
+    } else if (format.scale != SCALE_NONE) {
+        const uint32_t factor = scales[i / SCALE_K_BLOCK * stride + row];
+        const uint32_t *entries = scales + ceil_div(k, SCALE_K_BLOCK) * stride;
+        const uint64_t entry = i / WEIGHT_BLOCK * stride + row, second = i / 16 % 2;
+        if (format.scale == SCALE_K) {
+            const uint32_t s = half_of(entries, entry) >> (8 * second) & 0xffu;
+            *scale = f16_to_f32((uint16_t)factor) * (float)(int8_t)(uint8_t)s;
+            return;
+        }
+        const uint32_t pair = format.group == 32 ? half_of(entries, entry)
+                                                 : entries[entry] >> (16 * second) & 0xffffu;
         *scale = f16_to_f32((uint16_t)factor) * (float)(pair & 0xffu);
-        *minimum = -(f16_to_f32((uint16_t)(factor >> 16)) * (float)(pair >> 8 & 0xffu));
-        break;
-    }
+        *minimum = -(f16_to_f32((uint16_t)(factor >> 16)) * (float)(pair >> 8));
     }
 }
 
@@ -311,53 +368,61 @@ static bool has_minimum(weight_format format)
     return format.scale == SCALE_F16_MIN || format.scale == SCALE_K_MIN;
 }
 
-/* One element of a row, before scale and minimum. */
-static float plane_element(weight_format format, weight_planes planes, uint64_t i)
+/* The place of element i in its word, which holds `count` of them: the even ones come first. */
+static uint32_t slot(uint64_t i, uint32_t count)
 {
-    const uint32_t *data = planes.data;
-    switch (format.layout) {
-    case LAYOUT_F32:
-        return float_of(data[i]);
-    case LAYOUT_F16:
-        return f16_to_f32((uint16_t)(data[i / 2] >> (i % 2 * 16)));
-    case LAYOUT_BF16:
-        return bf16_to_f32((uint16_t)(data[i / 2] >> (i % 2 * 16)));
-    case LAYOUT_Q8:
-        return (float)(int8_t)(uint8_t)(data[i / 4] >> (i % 4 * 8));
-    case LAYOUT_Q4:
-    case LAYOUT_Q5:
-    case LAYOUT_Q6: {
-        uint32_t code = data[i / 8] >> (i % 8 * 4) & 15u, zero = 8;
-        if (format.layout == LAYOUT_Q5) {
-            code |= (planes.high[i / 32] >> (i % 32) & 1u) << 4;
-            zero = 16;
-        } else if (format.layout == LAYOUT_Q6) {
-            code |= (planes.high[i / 16] >> (i % 16 * 2) & 3u) << 4;
-            zero = 32;
-        }
-        return (float)code - (float)(has_minimum(format) ? 0 : zero);
-    }
-    case LAYOUT_COUNT:
-        break;
-    }
-    assert(false && "a layout");
-    return 0.0f;
+    return (uint32_t)(i % count / 2 + i % 2 * (count / 2));
 }
 
-void weight_dequantize_row(weight_format format, uint64_t k, weight_planes planes, float *out)
+/* One element of a row, before scale and minimum. */
+static float plane_element(weight_format format, weight_planes planes, uint64_t stride,
+                           uint64_t row, uint64_t i)
 {
-    const uint64_t group = format.scale == SCALE_NONE ? k : format.group;
+    const uint64_t at = i / WEIGHT_BLOCK * stride + row;
+    const uint32_t words = data_words(format.layout), each = WEIGHT_BLOCK / words;
+    const uint32_t in = (uint32_t)(i % WEIGHT_BLOCK), pair = in / 2;
+    const uint32_t word =
+        planes.plane[WEIGHT_DATA][at * words + in / each] >> (slot(i, each) * (32 / each));
+    uint32_t code = word & 15u, zero = 8;
+
+    switch (format.layout) {
+    case LAYOUT_F32:
+        return float_of(word);
+    case LAYOUT_F16:
+        return f16_to_f32((uint16_t)word);
+    case LAYOUT_BF16:
+        return bf16_to_f32((uint16_t)word);
+    case LAYOUT_Q8:
+        return (float)(int8_t)(uint8_t)word;
+    case LAYOUT_Q5:
+        code |= (planes.plane[WEIGHT_HIGH][at] >> (pair + 16 * (in % 2)) & 1u) << 4;
+        zero = 16;
+        break;
+    case LAYOUT_Q6:
+        code |=
+            (planes.plane[WEIGHT_HIGH][2 * at + pair / 8] >> (2 * (pair % 8) + 16 * (in % 2)) & 3u)
+            << 4;
+        zero = 32;
+        break;
+    default:
+        break;
+    }
+    return (float)code - (float)(has_minimum(format) ? 0 : zero);
+}
+
+void weight_dequantize_row(weight_format format, uint64_t k, weight_planes planes, uint64_t stride,
+                           uint64_t row, float *out)
+{
     float scale = 1.0f, minimum = 0.0f;
 
-    assert(k == 0 || group > 0);
     for (uint64_t i = 0; i < k; i++) {
-        const float element = plane_element(format, planes, i);
+        const float element = plane_element(format, planes, stride, row, i);
         if (format.scale == SCALE_NONE) {
             out[i] = element;
             continue;
         }
-        if (i % group == 0)
-            group_scale(format, k, planes.scales, i / group, &scale, &minimum);
+        if (i % format.group == 0)
+            scale_of(format, k, planes.plane[WEIGHT_SCALES], stride, row, i, &scale, &minimum);
         out[i] = scale * element;
         /* Adding a zero minimum where the format has none would turn -0 into 0. */
         if (has_minimum(format))

@@ -105,39 +105,35 @@ static uint32_t factor_half(uint64_t i)
     return finite_half(i * 41);
 }
 
-/* Word `at` of the K scales of a whole weight: factors, and scales of every value. */
-static uint32_t factor_word(weight_format format, uint64_t k, uint64_t at)
+/* Word `at` of the K scales: factors, then scales of every value. */
+static uint32_t factor_word(uint64_t factors, uint64_t at)
 {
-    const uint64_t words = weight_scale_row_words(format, k), factors = k / SCALE_K_BLOCK;
-    const uint64_t row = at / words, word = at % words;
-    if (word >= factors)
+    if (at >= factors)
         return check_random_word(6, at);
-    return factor_half(row * factors + word) | factor_half((row * factors + word) * 7 + 3) << 16;
+    return factor_half(at) | factor_half(at * 7 + 3) << 16;
 }
 
 static check_weight special_weight(check_context *c, const lookup_case *l, weight_format format)
 {
-    const uint64_t words = weight_row_words(format, l->k) * l->n;
-    const uint64_t scales = weight_scale_row_words(format, l->k) * l->n;
+    const uint64_t stride = weight_stride(l->n), factors = l->k / SCALE_K_BLOCK * stride;
     static const uint32_t odd[] = {1,           0x80000001u, 0x007fffffu, 0x7f800000u,
                                    0xff800000u, 0x7fc01234u, 0x80000000u};
     const weight_planes planes = check_planes(c, format, l->n, l->k);
+    uint32_t *const *plane = planes.plane;
     if (c->status != TEMPER_OK)
         return (check_weight){0};
-    for (uint64_t i = 0; i < words; i++) {
-        planes.data[i] = check_random_word(3, i);
-        if (l->kind == ALL_HALVES)
-            planes.data[i] = (uint32_t)(2 * i) | (uint32_t)(2 * i + 1) << 16;
-        if (l->kind == F32_BITS)
-            planes.data[i] = odd[i % 7];
-    }
-    for (uint64_t i = 0; i < weight_high_row_words(format, l->k) * l->n; i++)
-        planes.high[i] = check_random_word(4, i);
-    for (uint64_t i = 0; i < scales; i++)
-        planes.scales[i] = l->kind == SOME_FACTORS ? factor_word(format, l->k, i)
-                           : format.scale == SCALE_F16_MIN
-                               ? finite_half(i) | finite_half(i * 7 + 3) << 16
-                               : finite_half(2 * i) | finite_half(2 * i + 1) << 16;
+    for (uint64_t i = weight_plane_words(format, WEIGHT_DATA, l->k, stride); i-- > 0;)
+        plane[WEIGHT_DATA][i] = l->kind == ALL_HALVES
+                                    ? (uint32_t)(2 * i) | (uint32_t)(2 * i + 1) << 16
+                                : l->kind == F32_BITS ? odd[i % 7]
+                                                      : check_random_word(3, i);
+    for (uint64_t i = weight_plane_words(format, WEIGHT_HIGH, l->k, stride); i-- > 0;)
+        plane[WEIGHT_HIGH][i] = check_random_word(4, i);
+    for (uint64_t i = weight_plane_words(format, WEIGHT_SCALES, l->k, stride); i-- > 0;)
+        plane[WEIGHT_SCALES][i] = l->kind == SOME_FACTORS ? factor_word(factors, i)
+                                  : format.scale == SCALE_F16_MIN
+                                      ? finite_half(i) | finite_half(i * 7 + 3) << 16
+                                      : finite_half(2 * i) | finite_half(2 * i + 1) << 16;
     return check_upload_weight(c, format, l->n, l->k, planes);
 }
 

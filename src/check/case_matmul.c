@@ -138,15 +138,19 @@ static check_weight make_weight(check_context *c, const matmul_case *m)
     const weight_format format = *check_format_named(m->format);
     if (m->kind != BIG && m->kind != NAN_W)
         return check_make_weight(c, format, m->n, m->k, 7);
-    /* f16: 300 is 0x5cb0, a NaN 0x7e01; f32 NaN in the last case. */
-    const uint64_t words = weight_row_words(format, m->k);
-    uint32_t *data = check_alloc(c, words * m->n, 4);
-    for (uint64_t i = 0; data != NULL && i < words * m->n; i++)
+    /* f16: 300 is 0x5cb0, a NaN 0x7e01; f32 NaN in the last case. It is the third word of row 3. */
+    const weight_planes planes = check_planes(c, format, m->n, m->k);
+    const uint64_t stride = weight_stride(m->n);
+    const uint64_t words = weight_plane_words(format, WEIGHT_DATA, m->k, stride);
+    uint32_t *data = planes.plane[WEIGHT_DATA];
+    if (c->status != TEMPER_OK)
+        return (check_weight){0};
+    for (uint64_t i = 0; i < words; i++)
         data[i] = m->kind == BIG ? 0x5cb05cb0u : 0x3c003800u + (uint32_t)(i % 7);
-    if (data != NULL && m->kind == NAN_W)
-        data[words * 3 + 1] = format.layout == LAYOUT_F16 ? 0x7e013800u : 0x7fc00001u;
-    return data != NULL ? check_upload_weight(c, format, m->n, m->k, (weight_planes){.data = data})
-                        : (check_weight){0};
+    if (m->kind == NAN_W)
+        data[3 * (format.layout == LAYOUT_F16 ? 16 : 32) + 2] =
+            format.layout == LAYOUT_F16 ? 0x7e013800u : 0x7fc00001u;
+    return check_upload_weight(c, format, m->n, m->k, planes);
 }
 
 /* The reference of a large case is taken of some rows only: both ends, where tiles are cut, and

@@ -186,15 +186,17 @@ static check_weight make_weight(check_context *c, const product_case *p)
     if (p->kind != LARGE_W && p->kind != PRODUCTS)
         return check_make_weight(c, format, p->n, p->k, 7);
     const weight_planes planes = check_planes(c, format, p->n, p->k);
-    const uint64_t words = weight_row_words(format, p->k);
-    for (uint64_t i = 0; c->status == TEMPER_OK && i < words * p->n; i++) {
-        const uint64_t row = i / words;
+    const uint64_t stride = weight_stride(p->n);
+    const uint64_t words = weight_plane_words(format, WEIGHT_DATA, p->k, stride);
+    uint32_t *data = planes.plane[WEIGHT_DATA];
+    for (uint64_t i = 0; c->status == TEMPER_OK && i < words; i++) {
+        const uint64_t row = i / WEIGHT_BLOCK % stride; /* of f32 */
         const float size = row == 3 ? 1e5f : row == 5 ? 1e-7f : 1.0f;
         const float v = size * (1.0f + check_random_float(8, i));
         if (p->kind == PRODUCTS)
-            planes.data[i] = 0x5cb05cb0u; /* 300, twice */
+            data[i] = 0x5cb05cb0u; /* 300, twice */
         else
-            memcpy(&planes.data[i], &v, sizeof v);
+            memcpy(&data[i], &v, sizeof v);
     }
     return check_upload_weight(c, format, p->n, p->k, planes);
 }
@@ -274,8 +276,7 @@ static void run(check_context *c, uint32_t i)
     r.weight = w.weight;
     r.x = check_input(c, x, xs * 4);
     r.y = check_input(c, start, ys * 4);
-    const op_product_bytes bytes =
-        op_product_scratch_bytes(c->device, r.row, w.weight->format, p.n, p.k, p.rows);
+    const op_product_bytes bytes = op_product_scratch_bytes(c->device, r.row, p.n, p.k, p.rows);
     r.with.scratch = check_output(c, bytes.scratch);
     r.with.sums = check_output(c, bytes.sums > 0 ? bytes.sums : 4);
     const bool time = c->time;
@@ -316,16 +317,30 @@ static void record_halves(gpu_recorder *rec, void *user)
     op_record_halves(rec, r->weight, r->x, HALVES_ROWS, r->scratch);
 }
 
-/* A row times its scale is the row, each element rounded once to f16 at the row's size. */
-static void compare_halves(check_context *c, const uint16_t *halves, float scale, const float *row,
-                           uint32_t k)
+/* How far a half may be from an element. Rounding is off by a 2048th at most: of the element, and
+ * again where its scale is no f16; with a minimum also of the product and the minimum that make it,
+ * which pass the row's largest value by little. */
+static double halves_bound(weight_format format, double element, double largest)
+{
+    const bool f16_scale = format.scale == SCALE_F16 || format.scale == SCALE_F16_MIN;
+    const bool minimum = format.scale == SCALE_F16_MIN || format.scale == SCALE_K_MIN;
+    const double once = (fabs(element) + (minimum ? 2 * largest : 0)) / 2048;
+    return f16_scale || format.scale == SCALE_NONE ? once : 2 * once;
+}
+
+/* A row times its scale, which is a power of two, is the row. */
+static void compare_halves(check_context *c, weight_format format, const uint16_t *halves,
+                           float scale, const float *row, uint32_t k)
 {
     int exponent = 0;
+    double largest = 0;
     check_that(c, frexpf(scale, &exponent) == 0.5f, "scale %g is no power of two", (double)scale);
+    for (uint32_t i = 0; i < k; i++)
+        largest = fmax(largest, fabs((double)row[i]));
     for (uint32_t i = 0; i < k; i++) {
         const double got = (double)f16_to_f32(halves[i]) * (double)scale;
         const double off = fabs(got - (double)row[i]);
-        check_that(c, off <= fabs((double)row[i]) / 2048 + (double)scale * 6e-8,
+        check_that(c, off <= halves_bound(format, (double)row[i], largest) + (double)scale * 6e-8,
                    "element %u is %.9g, not %.9g", i, got, (double)row[i]);
     }
 }
@@ -334,11 +349,9 @@ static void run_halves(check_context *c, uint32_t i)
 {
     const weight_format format = check_formats[i].format;
     const uint32_t k = format.scale >= SCALE_K ? 768 : 256;
-    if (!(gpu_device_features(c->device) & GPU_FEATURE_F16) || format.layout == LAYOUT_F16) {
+    if (!(gpu_device_features(c->device) & GPU_FEATURE_F16)) {
         c->result->skipped = true;
-        snprintf(c->result->detail, sizeof c->result->detail,
-                 format.layout == LAYOUT_F16 ? "f16 weights are used as they are"
-                                             : "this device has no f16");
+        snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
         return;
     }
     const check_weight w = check_make_weight(c, format, HALVES_COLS, k, 17);
@@ -359,7 +372,8 @@ static void run_halves(check_context *c, uint32_t i)
         const uint64_t n = of_x ? row : row - HALVES_ROWS;
         float scale;
         memcpy(&scale, out + (of_x ? at.x_scale : at.w_scale) + n * 4, sizeof scale);
-        compare_halves(c, (const uint16_t *)(out + (of_x ? at.x : at.w) + n * k * 2), scale,
+        compare_halves(c, of_x ? *check_format_named("f32") : format,
+                       (const uint16_t *)(out + (of_x ? at.x : at.w) + n * k * 2), scale,
                        (of_x ? x : w.values) + n * k, k);
     }
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/checked.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/random.h"
@@ -121,13 +122,39 @@ const weight_format *check_format_named(const char *name)
 
 weight_planes check_planes(check_context *c, weight_format format, uint64_t n, uint64_t k)
 {
-    const uint64_t high = weight_high_row_words(format, k);
-    const uint64_t scales = weight_scale_row_words(format, k);
-    return (weight_planes){
-        .data = check_alloc(c, n * weight_row_words(format, k), 4),
-        .high = high > 0 ? check_alloc(c, n * high, 4) : NULL,
-        .scales = scales > 0 ? check_alloc(c, n * scales, 4) : NULL,
-    };
+    weight_planes planes = {{NULL}};
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        const uint64_t words = weight_plane_words(format, (weight_plane)p, k, weight_stride(n));
+        if (words > 0)
+            planes.plane[p] = check_alloc(c, words, 4);
+    }
+    return planes;
+}
+
+/* Rows past n and elements past k are zero bits in every plane that the loader makes. */
+static void clear_padding(weight_format format, uint64_t n, uint64_t k, weight_planes planes)
+{
+    const uint64_t stride = weight_stride(n), in_block = k % WEIGHT_BLOCK;
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        weight_table tables[WEIGHT_TABLES];
+        const uint32_t count = weight_tables(format, (weight_plane)p, k, tables);
+        uint8_t *at = (uint8_t *)planes.plane[p];
+        for (uint32_t t = 0; t < count; t++)
+            for (uint64_t line = 0; line < tables[t].lines; line++) {
+                memset(at + n * tables[t].entry_bytes, 0, (stride - n) * tables[t].entry_bytes);
+                at += stride * tables[t].entry_bytes;
+            }
+    }
+    weight_table data[WEIGHT_TABLES];
+    weight_tables(format, WEIGHT_DATA, k, data);
+    const uint32_t words = data[0].entry_bytes / 4, each = WEIGHT_BLOCK / words;
+    for (uint64_t row = 0; in_block > 0 && row < n; row++) {
+        uint32_t *entry = planes.plane[WEIGHT_DATA] + ((data[0].lines - 1) * stride + row) * words;
+        for (uint64_t w = ceil_div(in_block, each); w < words; w++)
+            entry[w] = 0;
+        if (in_block % each != 0) /* an odd number of halves */
+            entry[in_block / each] &= 0xffffu;
+    }
 }
 
 check_weight check_upload_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
@@ -137,9 +164,9 @@ check_weight check_upload_weight(check_context *c, weight_format format, uint64_
     made.values = check_alloc(c, n * k, sizeof *made.values);
     if (c->status != TEMPER_OK)
         return made;
+    clear_padding(format, n, k, planes);
     for (uint64_t row = 0; row < n; row++)
-        weight_dequantize_row(format, k, weight_planes_at(format, k, planes, row),
-                              made.values + row * k);
+        weight_dequantize_row(format, k, planes, weight_stride(n), row, made.values + row * k);
     assert(c->weight_count < CHECK_WEIGHTS);
     c->status = op_weight_create(c->device, format, n, k, "weight", &made.weight, c->err);
     if (c->status != TEMPER_OK)
@@ -149,10 +176,8 @@ check_weight check_upload_weight(check_context *c, weight_format format, uint64_
     return made;
 }
 
-static uint32_t random_data_word(weight_format format, uint64_t k, uint64_t row, uint64_t word,
-                                 uint32_t seed)
+static uint32_t random_data_word(weight_format format, uint64_t at, uint32_t seed)
 {
-    const uint64_t at = row * weight_row_words(format, k) + word;
     if (format.layout == LAYOUT_F32) {
         const float value = check_random_float(seed, at);
         uint32_t bits;
@@ -164,17 +189,18 @@ static uint32_t random_data_word(weight_format format, uint64_t k, uint64_t row,
                     high = check_random_float(seed, 2 * at + 1);
         const bool half = format.layout == LAYOUT_F16;
         const uint32_t bits = half ? f32_to_f16(low) : f32_to_bf16(low);
-        const uint32_t next = half ? f32_to_f16(high) : f32_to_bf16(high);
-        return 2 * word + 1 < k ? bits | next << 16 : bits;
+        return bits | (uint32_t)(half ? f32_to_f16(high) : f32_to_bf16(high)) << 16;
     }
     return check_random_word(seed, at);
 }
 
-static uint32_t random_scale_word(weight_format format, uint64_t k, uint64_t at, uint32_t seed)
+/* Word `at` of the scales of planes: factors and their like, but for the second table of the K
+ * scales, whose integers may be any. */
+static uint32_t random_scale_word(weight_format format, uint64_t factors, uint64_t at,
+                                  uint32_t seed)
 {
     const bool two_level = format.scale == SCALE_K || format.scale == SCALE_K_MIN;
-    const uint64_t word = at % weight_scale_row_words(format, k);
-    if (two_level && word >= k / SCALE_K_BLOCK)
+    if (two_level && at >= factors)
         return check_random_word(seed, at);
     const float size = format.layout == LAYOUT_Q8 ? 0.00125f : two_level ? 0.0003f : 0.02f;
     const float first = size * (1.0f + 0.5f * check_random_float(seed, 2 * at));
@@ -193,17 +219,17 @@ static uint32_t random_scale_word(weight_format format, uint64_t k, uint64_t at,
 check_weight check_make_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
                                uint32_t seed)
 {
-    const uint64_t words = weight_row_words(format, k);
+    const uint64_t stride = weight_stride(n), factors = k / SCALE_K_BLOCK * stride;
     const weight_planes planes = check_planes(c, format, n, k);
+    uint32_t *const *plane = planes.plane;
     if (c->status != TEMPER_OK)
         return (check_weight){0};
-    for (uint64_t row = 0; row < n; row++)
-        for (uint64_t word = 0; word < words; word++)
-            planes.data[row * words + word] = random_data_word(format, k, row, word, seed);
-    for (uint64_t i = 0; i < weight_high_row_words(format, k) * n; i++)
-        planes.high[i] = check_random_word(seed + 500, i);
-    for (uint64_t i = 0; i < weight_scale_row_words(format, k) * n; i++)
-        planes.scales[i] = random_scale_word(format, k, i, seed + 1000);
+    for (uint64_t i = weight_plane_words(format, WEIGHT_DATA, k, stride); i-- > 0;)
+        plane[WEIGHT_DATA][i] = random_data_word(format, i, seed);
+    for (uint64_t i = weight_plane_words(format, WEIGHT_HIGH, k, stride); i-- > 0;)
+        plane[WEIGHT_HIGH][i] = check_random_word(seed + 500, i);
+    for (uint64_t i = weight_plane_words(format, WEIGHT_SCALES, k, stride); i-- > 0;)
+        plane[WEIGHT_SCALES][i] = random_scale_word(format, factors, i, seed + 1000);
     return check_upload_weight(c, format, n, k, planes);
 }
 

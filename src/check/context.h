@@ -78,11 +78,11 @@ const weight_format *check_format_named(const char *name);
 check_weight check_make_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
                                uint32_t seed);
 
-/* The same from given planes. */
+/* The same from given planes of weight_stride(n). */
 check_weight check_upload_weight(check_context *c, weight_format format, uint64_t n, uint64_t k,
                                  weight_planes planes);
 
-/* Zeroed planes of n rows. */
+/* Zeroed planes of weight_stride(n). */
 weight_planes check_planes(check_context *c, weight_format format, uint64_t n, uint64_t k);
 
 /* ---- running --------------------------------------------------------------------------------- */

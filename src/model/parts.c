@@ -74,7 +74,7 @@ static void load_vectors(model_loading *l, const part *parts, uint32_t count, co
     mem_free(read);
 }
 
-/* One weight of all parts where their types agree, else one each. */
+/* One weight of all parts where they go together, else one each. */
 static void load_matrices(model_loading *l, const part *parts, uint32_t count, uint64_t k,
                           model_linear *out)
 {
@@ -90,7 +90,7 @@ static void load_matrices(model_loading *l, const part *parts, uint32_t count, u
         out->columns[i] = out->width;
         out->width += parts[i].rows;
     }
-    const uint32_t together = weights_same_type(l->loader, names, count) ? count : 1;
+    const uint32_t together = weights_go_together(l->loader, names, rows, count) ? count : 1;
     for (uint32_t i = 0; l->status == TEMPER_OK && i < count; i += together) {
         l->status = weights_matrix(l->loader, names + i, rows + i, orders + i, together, k,
                                    &out->weights[i], l->err);

@@ -23,31 +23,31 @@ struct weights_loader {
     uint64_t in_flight;   /* bytes handed to the device since the last wait */
 };
 
-/* Host memory of one chunk of rows: the file's bytes, and the planes of the GPU's layout. */
+/* Host memory of one chunk of rows: the file's bytes, where each row of the weight begins in them,
+ * and the planes of the GPU's layout. */
 typedef struct staging {
     uint8_t *file_rows;
+    const uint8_t **sources;
     weight_planes planes;
 } staging;
 
 static void staging_free(staging *s)
 {
     mem_free(s->file_rows);
-    mem_free(s->planes.data);
-    mem_free(s->planes.high);
-    mem_free(s->planes.scales);
+    mem_free(s->sources);
+    for (int p = 0; p < WEIGHT_PLANES; p++)
+        mem_free(s->planes.plane[p]);
 }
 
 /* Planes of so many rows; false when there is no memory for one of them. */
 static bool planes_alloc(weight_format format, uint64_t k, uint64_t rows, weight_planes *out)
 {
-    const uint64_t words[3] = {weight_row_words(format, k), weight_high_row_words(format, k),
-                               weight_scale_row_words(format, k)};
-    uint32_t **planes[3] = {&out->data, &out->high, &out->scales};
     bool all = true;
-    for (int i = 0; i < 3; i++) {
-        if (words[i] > 0)
-            *planes[i] = mem_alloc((size_t)(rows * words[i] * sizeof(uint32_t)));
-        all = all && (words[i] == 0 || *planes[i] != NULL);
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        const uint64_t words = weight_plane_words(format, (weight_plane)p, k, weight_stride(rows));
+        if (words > 0)
+            out->plane[p] = mem_alloc((size_t)(words * sizeof(uint32_t)));
+        all = all && (words == 0 || out->plane[p] != NULL);
     }
     return all;
 }
@@ -101,12 +101,14 @@ bool weights_has(const weights_loader *loader, const char *name)
     return loader->file != NULL && gguf_find_tensor(loader->file, name) != NULL;
 }
 
-bool weights_same_type(const weights_loader *loader, const char *const *names, uint32_t count)
+bool weights_go_together(const weights_loader *loader, const char *const *names,
+                         const uint64_t *rows, uint32_t count)
 {
     for (uint32_t i = 0; loader->file != NULL && i < count; i++) {
         const gguf_tensor *first = gguf_find_tensor(loader->file, names[0]);
         const gguf_tensor *tensor = gguf_find_tensor(loader->file, names[i]);
-        if (first == NULL || tensor == NULL || tensor->type != first->type)
+        if (first == NULL || tensor == NULL || tensor->type != first->type ||
+            (rows[i] % 2 != 0 && i + 1 < count))
             return false;
     }
     return true;
@@ -121,9 +123,10 @@ temper_status weights_device_bytes(const gguf_file *file, uint64_t *bytes, error
         if (status != TEMPER_OK)
             return status;
         /* Vectors are f32 on the device, whatever the file has. */
-        const weight_format format =
-            weight_format_of(tensor->dim_count == 1 ? DTYPE_F32 : (dtype)tensor->type);
-        *bytes += op_weight_bytes(format, tensor->elements / tensor->dims[0], tensor->dims[0]);
+        *bytes += tensor->dim_count == 1
+                      ? tensor->elements * sizeof(float)
+                      : op_weight_bytes(weight_format_of((dtype)tensor->type),
+                                        tensor->elements / tensor->dims[0], tensor->dims[0]);
     }
     return TEMPER_OK;
 }
@@ -197,10 +200,9 @@ static temper_status load_chunk(weights_loader *loader, const gguf_tensor *tenso
                              "%s: row %llu of %.*s holds a value that is not finite",
                              gguf_name(loader->file), (unsigned long long)(row + i),
                              (int)min_u64(tensor->name.length, 96), tensor->name.data);
-        const uint64_t place = weights_order_row(order, row + i) - row;
-        weight_repack_row(type, weight->k, from,
-                          weight_planes_at(weight->format, weight->k, s->planes, place));
+        s->sources[weights_order_row(order, row + i) - row] = from;
     }
+    weight_repack_rows(type, weight->k, rows, s->sources, s->planes, weight_stride(rows), 0);
     status = op_weight_write_rows(weight, to, rows, s->planes, err);
     if (status != TEMPER_OK)
         return status;
@@ -218,12 +220,14 @@ static temper_status load_rows(weights_loader *loader, const gguf_tensor *tensor
 {
     const dtype_info *info = dtype_find(tensor->type);
     const uint64_t row_bytes = weight->k / info->block * info->block_bytes;
-    const uint64_t unit = order.heads > 0 ? order.head_dim : 1;
+    const uint64_t unit = order.heads > 0 ? 2 * order.head_dim : WEIGHT_ROWS;
     const uint64_t chunk =
         min_u64(rows, max_u64(1, WEIGHTS_STAGING_BYTES / row_bytes / unit) * unit);
-    staging s = {.file_rows = mem_alloc((size_t)(chunk * row_bytes))};
+    staging s = {.file_rows = mem_alloc((size_t)(chunk * row_bytes)),
+                 .sources = mem_alloc((size_t)(chunk * sizeof *s.sources))};
     temper_status status = TEMPER_OK;
-    if (!planes_alloc(weight->format, weight->k, chunk, &s.planes) || s.file_rows == NULL)
+    if (!planes_alloc(weight->format, weight->k, chunk, &s.planes) || s.file_rows == NULL ||
+        s.sources == NULL)
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for %llu bytes of staging",
                            (unsigned long long)(chunk * row_bytes +
                                                 op_weight_bytes(weight->format, chunk, weight->k)));
@@ -238,28 +242,27 @@ static temper_status load_rows(weights_loader *loader, const gguf_tensor *tensor
 
 /* Fills the planes of one chunk: values of standard deviation 1 / sqrt(k), so that a product keeps
  * the size of its input. */
-static void random_planes(weight_format format, uint64_t k, uint64_t data_words,
-                          uint64_t scale_words, weight_planes planes, random_state *r)
+static void random_planes(weight_format format, uint64_t k, uint64_t stride, weight_planes planes,
+                          random_state *r)
 {
     const double deviation = 1.0 / sqrt((double)k);
-    for (uint64_t i = 0; i < data_words; i++) {
+    uint32_t *data = planes.plane[WEIGHT_DATA], *scales = planes.plane[WEIGHT_SCALES];
+    for (uint64_t i = weight_plane_words(format, WEIGHT_DATA, k, stride); i-- > 0;) {
         if (format.layout == LAYOUT_F32) {
             const float value = (float)(random_normal(r) * deviation);
-            memcpy(&planes.data[i], &value, sizeof value);
+            memcpy(&data[i], &value, sizeof value);
         } else if (format.layout == LAYOUT_F16) {
             const uint32_t low = f32_to_f16((float)(random_normal(r) * deviation));
-            planes.data[i] = low | (uint32_t)f32_to_f16((float)(random_normal(r) * deviation))
-                                       << 16;
+            data[i] = low | (uint32_t)f32_to_f16((float)(random_normal(r) * deviation)) << 16;
         } else {
-            planes.data[i] = (uint32_t)random_u64(r);
+            data[i] = (uint32_t)random_u64(r);
         }
     }
     /* Uniform integers of -8 to 7 have a deviation of 4.6, of -128 to 127 one of 74. */
     const double unit = deviation / (format.layout == LAYOUT_Q4 ? 4.6 : 74.0);
-    for (uint64_t i = 0; i < scale_words; i++) {
+    for (uint64_t i = weight_plane_words(format, WEIGHT_SCALES, k, stride); i-- > 0;) {
         const uint32_t low = f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))));
-        planes.scales[i] = low | (uint32_t)f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))))
-                                     << 16;
+        scales[i] = low | (uint32_t)f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r)))) << 16;
     }
 }
 
@@ -267,9 +270,8 @@ static temper_status random_matrix(weights_loader *loader, const char *label, ui
                                    uint64_t k, op_weight **out, error *err)
 {
     const weight_format format = weight_format_of(loader->random_type);
-    const uint64_t data_words = weight_row_words(format, k);
-    const uint64_t scale_words = weight_scale_row_words(format, k);
-    const uint64_t chunk = min_u64(n, max_u64(1, WEIGHTS_STAGING_BYTES / 4 / data_words));
+    const uint64_t least = op_weight_bytes(format, WEIGHT_ROWS, k);
+    const uint64_t chunk = min_u64(n, max_u64(1, WEIGHTS_STAGING_BYTES / least) * WEIGHT_ROWS);
     random_state r = {n * 31 + k};
     op_weight *weight = NULL;
     staging s = {0};
@@ -277,7 +279,7 @@ static temper_status random_matrix(weights_loader *loader, const char *label, ui
     if (!planes_alloc(format, k, chunk, &s.planes))
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for random weights");
     else
-        random_planes(format, k, chunk * data_words, chunk * scale_words, s.planes, &r);
+        random_planes(format, k, weight_stride(chunk), s.planes, &r);
     if (status == TEMPER_OK)
         status = op_weight_create(loader->device, format, n, k, label, &weight, err);
     /* One chunk is written again and again: random numbers for billions of weights would take
@@ -337,7 +339,7 @@ temper_status weights_matrix(weights_loader *loader, const char *const *names, c
         }
         n += rows[i];
     }
-    assert(weights_same_type(loader, names, count));
+    assert(weights_go_together(loader, names, rows, count));
     op_weight *weight = NULL;
     status = op_weight_create(loader->device, weight_format_of((dtype)tensor->type), n, k, names[0],
                               &weight, err);

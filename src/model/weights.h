@@ -15,8 +15,9 @@
 #include "op/op.h"
 
 enum {
-    WEIGHTS_STAGING_BYTES =
-        4 << 20, /* of a file that are in host memory at once, give or take a row */
+    /* Of a file that are in host memory at once, give or take some rows: many, because the planes
+     * of a chunk go to the device a line at a time. */
+    WEIGHTS_STAGING_BYTES = 16 << 20,
     WEIGHTS_IN_FLIGHT_BYTES =
         32 << 20, /* that the WebGPU library may hold before the loader waits for it */
     WEIGHTS_LABEL_BYTES = 128,
@@ -55,15 +56,17 @@ typedef struct weights_order {
 uint64_t weights_order_row(weights_order order, uint64_t row);
 
 /* A matrix of `rows` by `k`, or several of them under each other (names, rows, orders: `count` of
- * each; orders may be NULL) whose file types are equal. The file may hold more rows than asked for
+ * each; orders may be NULL) that go together. The file may hold more rows than asked for
  * in the last one (padded vocabularies); only the asked ones are loaded. *out is owned by the
  * caller. */
 temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
                              const weights_order *orders, uint32_t count, uint64_t k,
                              op_weight **out, error *err);
 
-/* True when the named tensors exist and have one file type. */
-bool weights_same_type(const weights_loader *loader, const char *const *names, uint32_t count);
+/* True when the named tensors can be one matrix: all exist and have one file type, and none but the
+ * last has an odd number of rows. */
+bool weights_go_together(const weights_loader *loader, const char *const *names,
+                         const uint64_t *rows, uint32_t count);
 
 /* A vector of n numbers (F32, F16 or BF16 in the file) as f32. *out is owned by the caller. */
 temper_status weights_vector(weights_loader *loader, const char *name, uint64_t n, gpu_buffer **out,
@@ -73,8 +76,9 @@ temper_status weights_vector(weights_loader *loader, const char *name, uint64_t 
 temper_status weights_host_vector(weights_loader *loader, const char *name, uint64_t n, float *out,
                                   error *err);
 
-/* Bytes of device memory that all tensors of a file take in the GPU's layouts. TEMPER_UNSUPPORTED
- * for a type that cannot be loaded, by name. */
+/* Bytes of device memory that all tensors of a file take in the GPU's layouts, each one by itself:
+ * those that become one matrix take a little less. TEMPER_UNSUPPORTED for a type that cannot be
+ * loaded, by name. */
 temper_status weights_device_bytes(const gguf_file *file, uint64_t *bytes, error *err);
 
 #endif

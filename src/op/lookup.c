@@ -11,10 +11,10 @@
 #include "op/rows.h"
 
 static const op_kernel_row rows_of_lookup[] = {
-    {.name = "element",
+    {.name = "eighth",
      .kernel = &kernel_lookup,
      .invocations = 64,
-     .why = "one lane an element: exact in every format, and small beside the rest of a step"},
+     .why = "one lane eight elements: exact in every format, and small beside the rest of a step"},
 };
 
 const op_table op_table_lookup = {"lookup", rows_of_lookup, 1};
@@ -53,15 +53,13 @@ static void record_part(gpu_recorder *rec, const op_weight *w, uint32_t index, c
         .part_rows = (uint32_t)part->rows,
         .n_total = (uint32_t)w->n,
         .first = (uint32_t)what->first,
-        .data_words = (uint32_t)weight_row_words(w->format, w->k),
-        .high_words = (uint32_t)weight_high_row_words(w->format, w->k),
-        .scale_words = (uint32_t)weight_scale_row_words(w->format, w->k),
+        .stride = (uint32_t)part->stride,
         .scale = what->scale,
     };
     const uint64_t step = op_cut(device, rows, w->k * 8, 1);
     for (uint64_t row = 0; row < rows; row += step) {
         const uint64_t count = min_u64(step, rows - row);
-        const op_grid grid = op_fold(device, ceil_div(count * w->k, 64));
+        const op_grid grid = op_fold(device, ceil_div(count * ceil_div(w->k, 8), 64));
         params.row_base = (uint32_t)row;
         params.rows = (uint32_t)(row + count);
         kernel_lookup_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);

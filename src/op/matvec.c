@@ -1,5 +1,5 @@
 /*
- * matvec.c - the product of one row on devices with subgroups: a step of decoding.
+ * matvec.c - the product of one row in f32 on a GPU: a step of decoding.
  */
 #include <assert.h>
 
@@ -8,23 +8,11 @@
 #include "op/op.h"
 #include "op/rows.h"
 
+enum { LANES = 256 };
+
 bool op_matvec_fits(const op_shape *shape)
 {
-    if (shape->rows != 1 || shape->k % 8 != 0)
-        return false;
-    switch (shape->format.layout) {
-    case LAYOUT_F32:
-    case LAYOUT_F16:
-    case LAYOUT_BF16:
-        return true;
-    case LAYOUT_Q8:
-        return shape->format.scale == SCALE_F16;
-    case LAYOUT_Q4:
-        return shape->format.scale == SCALE_F16 || shape->format.scale == SCALE_F32 ||
-               shape->format.scale == SCALE_F16_MIN;
-    default:
-        return false;
-    }
+    return shape->rows == 1 && shape->k % 8 == 0;
 }
 
 bool op_matvec_fits_tall(const op_shape *shape)
@@ -47,23 +35,25 @@ void op_record_matvec(gpu_recorder *rec, const op_weight *w, const op_weight_par
         .scale = (uint32_t)w->format.scale,
         .group = w->format.group ? w->format.group : 8,
         .accumulate = mode == OP_ACCUMULATE,
-        .lanes = gpu_device_adapter(device)->subgroup_max,
+        .cols = row->tile_cols,
+        .slices = LANES / row->tile_cols,
+        .lanes = LANES,
         .eighths = (uint32_t)(w->k / 8),
-        .rows = row->tile_cols,
     };
     gpu_pipeline *pipeline = kernel_matvec_get(device, &options);
     const gpu_view data = gpu_whole(part->data);
     const struct kernel_matvec_views views = {
         .data = data,
+        .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
         .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
         .x = x,
         .y = y,
     };
     struct kernel_matvec_params params = {
+        .k = (uint32_t)w->k,
+        .stride = (uint32_t)part->stride,
         .cols = (uint32_t)part->rows,
         .col0 = (uint32_t)(column + part->row0),
-        .data_words = (uint32_t)weight_row_words(w->format, w->k),
-        .scale_words = (uint32_t)weight_scale_row_words(w->format, w->k),
     };
     const uint64_t groups = ceil_div(part->rows, row->tile_cols);
     assert(groups <= UINT32_MAX);

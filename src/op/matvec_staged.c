@@ -8,7 +8,7 @@
 #include "op/op.h"
 #include "op/rows.h"
 
-enum { LANES = 256, TEAMS = 8 };
+enum { LANES = 256, COLS = 32 };
 
 static uint64_t workgroup_bytes(uint64_t k, uint32_t rows)
 {
@@ -40,33 +40,36 @@ void op_record_staged(gpu_recorder *rec, const op_weight *w, const op_weight_par
 {
     gpu_device *device = gpu_recorder_device(rec);
     const struct kernel_matvec_staged_options options = {
+        .layout = (uint32_t)w->format.layout,
         .scale = (uint32_t)w->format.scale,
         .group = w->format.group,
         .accumulate = mode == OP_ACCUMULATE,
         .prologue = (uint32_t)before->kind,
         .eighths = (uint32_t)(w->k / 8),
         .units = (uint32_t)(w->k / 32),
-        .partials = LANES * row->tile_cols,
-        .rows = row->tile_cols,
+        .partials = LANES * (row->tile_cols / COLS),
+        .cols = COLS,
+        .rows = row->tile_cols / COLS,
     };
     gpu_pipeline *pipeline = kernel_matvec_staged_get(device, &options);
     const struct kernel_matvec_staged_views views = {
         .data = gpu_whole(part->data),
+        .high_bits = gpu_whole(part->data),
         .scales = gpu_whole(part->scales),
         .x = x,
-        .weight = before->kind == OP_PROLOGUE_RMSNORM ? before->weight : x,
+        .norm = before->kind == OP_PROLOGUE_RMSNORM ? before->weight : x,
         .y = y,
     };
     struct kernel_matvec_staged_params params = {
+        .k = (uint32_t)w->k,
+        .stride = (uint32_t)part->stride,
         .cols = (uint32_t)part->rows,
         .col0 = (uint32_t)(column + part->row0),
-        .data_quads = (uint32_t)(weight_row_words(w->format, w->k) / 4),
-        .scale_words = (uint32_t)weight_scale_row_words(w->format, w->k),
         .eps = before->eps,
     };
-    const uint64_t groups = ceil_div(part->rows, TEAMS * row->tile_cols);
+    const uint64_t groups = ceil_div(part->rows, row->tile_cols);
     assert(groups <= UINT32_MAX);
-    const uint64_t step = op_cut(device, groups, TEAMS * row->tile_cols * w->k, 1);
+    const uint64_t step = op_cut(device, groups, row->tile_cols * w->k, 1);
     for (uint64_t first = 0; first < groups; first += step) {
         params.first_group = (uint32_t)first;
         params.group_end = (uint32_t)min_u64(first + step, groups);

@@ -5,7 +5,7 @@
  *
  *     op_weight *w;
  *     op_weight_create(device, weight_format_of(DTYPE_Q4_1), n, k, "blk.0.ffn_down", &w, &err);
- *     for (row...) { weight_repack_row(...); op_weight_write_rows(w, row, 1, planes, &err); }
+ *     for (rows...) { weight_repack_rows(...); op_weight_write_rows(w, row, 64, planes, &err); }
  *     gpu_recorder *rec = gpu_record_begin(device);
  *     op_rmsnorm(rec, h, norm, x, rows, cols, eps);
  *     op_matmul(rec, w, x, y, rows, OP_WRITE);
@@ -52,10 +52,12 @@ enum {
 /* ---- weights --------------------------------------------------------------------------------- */
 
 typedef struct op_weight_part {
-    uint64_t row0, rows; /* rows [row0, row0 + rows) of the matrix */
-    gpu_buffer *data;    /* owned; rows * weight_row_words words */
-    gpu_buffer *high;    /* owned; rows * weight_high_row_words words; NULL but for Q5 and Q6 */
-    gpu_buffer *scales;  /* owned; rows * weight_scale_row_words words; NULL for SCALE_NONE */
+    uint64_t row0,
+        rows;           /* rows [row0, row0 + rows) of the matrix; row0 a multiple of WEIGHT_ROWS */
+    uint64_t stride;    /* weight_stride(rows) */
+    gpu_buffer *data;   /* owned; each of weight_plane_words words */
+    gpu_buffer *high;   /* owned; NULL but for Q5 and Q6 */
+    gpu_buffer *scales; /* owned; NULL for SCALE_NONE */
 } op_weight_part;
 
 /* A matrix [N, K] in a layout of base/dtype.h. Split by rows so that each plane of a part fits the
@@ -71,14 +73,16 @@ typedef struct op_weight {
 
 /* Creates a zeroed weight on the device (purpose GPU_PURPOSE_WEIGHTS). Formats: F32, F16, BF16 with
  * any K; Q8 with SCALE_F16; Q4, Q5 and Q6 with every scale; group a multiple of 8 that divides K,
- * and for the K scales K a multiple of 256 and group 16 or 32. *out is owned by the caller
- * (op_weight_destroy). Errors: TEMPER_BAD_ARGUMENT for an empty shape or an impossible format,
- * TEMPER_UNSUPPORTED when one row alone passes the device's limits, TEMPER_NO_MEMORY,
+ * and for the K scales K a multiple of 256 and group 16 or, with minimums, 32. *out is owned by the
+ * caller (op_weight_destroy). Errors: TEMPER_BAD_ARGUMENT for an empty shape or an impossible
+ * format, TEMPER_UNSUPPORTED when WEIGHT_ROWS rows pass the device's limits, TEMPER_NO_MEMORY,
  * TEMPER_DEVICE_MEMORY. */
 temper_status op_weight_create(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
                                const char *label, op_weight **out, error *err);
 
-/* Queues rows [row0, row0 + rows) for upload from planes of so many rows, borrowed for the call. */
+/* Queues rows [row0, row0 + rows) for upload from planes of weight_stride(rows), borrowed for the
+ * call. row0 is even, and so is rows unless they are the last ones (assert). A whole part is one
+ * copy a plane, anything less one for each line of its tables: many rows at a time are best. */
 temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t rows,
                                    weight_planes planes, error *err);
 

@@ -1,7 +1,7 @@
 /*
  * products.c - the product of many rows through tiles in workgroup memory: on matrix units with f16
  * operands, or in f32 registers. Both read the weight from scratch, where it is unpacked once a
- * call (a chunk of its rows at a time), unless it is stored as they want it.
+ * call (a chunk of its rows at a time).
  *
  * Rounding: with matrix units a weight and an input are rounded to f16 (half a unit in 2^11 each)
  * and products are added up in f32; a row whose largest value f16 does not hold well is moved by a
@@ -83,19 +83,17 @@ static uint64_t aligned(uint64_t bytes)
     return ceil_div(bytes, ALIGNMENT) * ALIGNMENT;
 }
 
-static scratch_plan plan(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
-                         uint64_t rows, bool half)
+static scratch_plan plan(gpu_device *device, uint64_t n, uint64_t k, uint64_t rows, bool half)
 {
     const gpu_limits *limits = gpu_device_limits(device);
     const uint64_t most =
         min_u64(chunk_bytes, min_u64(limits->max_storage_binding, limits->max_buffer_size / 2));
     const uint64_t row_bytes = k * (half ? 2 : 4);
-    const bool direct = format.layout == (half ? LAYOUT_F16 : LAYOUT_F32);
     scratch_plan p = {0};
     p.chunk = min_u64(ceil_div(n, CHUNK_ROWS), max_u64(most / row_bytes / CHUNK_ROWS, 1));
     p.chunk *= CHUNK_ROWS;
     p.w = half ? aligned(p.chunk * 4) : 0;
-    p.x_scale = p.w + (direct ? 0 : aligned(p.chunk * row_bytes));
+    p.x_scale = p.w + aligned(p.chunk * row_bytes);
     p.x = p.x_scale + (half ? aligned(MOST_ROWS * 4) : 0);
     p.size = p.x + (half ? aligned(rows * row_bytes) : 0);
     if (half)
@@ -108,11 +106,10 @@ static gpu_view part_of(gpu_view scratch, uint64_t offset, uint64_t size)
     return (gpu_view){scratch.buffer, scratch.offset + offset, size};
 }
 
-op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
-                                          weight_format format, uint64_t n, uint64_t k,
-                                          uint32_t rows)
+op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row, uint64_t n,
+                                          uint64_t k, uint32_t rows)
 {
-    const scratch_plan p = plan(device, format, n, k, min_u64(rows, MOST_ROWS), is_half(row));
+    const scratch_plan p = plan(device, n, k, min_u64(rows, MOST_ROWS), is_half(row));
     return (op_product_bytes){max_u64(p.size, 4), p.sums};
 }
 
@@ -126,7 +123,7 @@ op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format forma
         const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
         if (row->tiles == OP_TILES_NONE)
             continue;
-        const op_product_bytes own = op_product_scratch_bytes(device, row, format, n, k, rows);
+        const op_product_bytes own = op_product_scratch_bytes(device, row, n, k, rows);
         bytes.scratch = max_u64(bytes.scratch, own.scratch);
         bytes.sums = max_u64(bytes.sums, own.sums);
     }
@@ -209,9 +206,7 @@ static void unpack(const product *p, const op_weight_part *part, uint64_t row0, 
         .row0 = (uint32_t)row0,
         .row_end = (uint32_t)(row0 + rows),
         .k = (uint32_t)w->k,
-        .data_words = (uint32_t)weight_row_words(w->format, w->k),
-        .high_words = (uint32_t)weight_high_row_words(w->format, w->k),
-        .scale_words = (uint32_t)weight_scale_row_words(w->format, w->k),
+        .stride = (uint32_t)part->stride,
     };
     const op_grid grid = op_fold(device, rows);
     kernel_unpack_half_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
@@ -335,12 +330,12 @@ static void scale_y(const product *p, gpu_pipeline *pipeline, gpu_view w_scale, 
 
 /* The same as multiply_f32 with f16 rows: whole tiles that nothing is added to go straight to y,
  * others by way of sums, as many columns at a time as fit there. */
-static void multiply(const product *p, gpu_view w, uint64_t first, uint64_t cols, bool scaled)
+static void multiply(const product *p, gpu_view w, uint64_t first, uint64_t cols)
 {
     const uint64_t tile = p->row->tile_rows, row_bytes = p->weight->k * 2;
     const bool whole = p->rows % tile == 0 && cols % tile == 0 && p->width % 4 == 0 &&
                        (p->column + first) % 4 == 0;
-    const gpu_view scales = scaled ? w_scale_view(p) : (gpu_view){0};
+    const gpu_view scales = w_scale_view(p);
     /* Both are asked for each time: which one runs depends on the number of rows. */
     gpu_device *device = gpu_recorder_device(p->rec);
     gpu_pipeline *joining =
@@ -377,7 +372,7 @@ static product prepare(gpu_recorder *rec, const op_weight *w, const op_kernel_ro
         .x = {x.buffer, x.offset, x.size / 16 * 16}, /* whole words of four */
         .scratch = scratch,
         .rows = rows,
-        .plan = plan(gpu_recorder_device(rec), w->format, w->n, w->k, rows, half),
+        .plan = plan(gpu_recorder_device(rec), w->n, w->k, rows, half),
     };
 }
 
@@ -387,7 +382,6 @@ void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_ro
 {
     const gpu_view scratch = with->scratch;
     const bool half = is_half(row);
-    const bool direct = w->format.layout == (half ? LAYOUT_F16 : LAYOUT_F32);
     product p = prepare(rec, w, row, x, rows, scratch, half);
     p.y = y;
     p.column = column;
@@ -402,17 +396,11 @@ void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_ro
         to_half(&p);
     for (uint32_t i = 0; i < w->part_count; i++) {
         const op_weight_part *part = &w->parts[i];
-        if (direct && half)
-            multiply(&p, gpu_whole(part->data), part->row0, part->rows, false);
-        else if (direct)
-            multiply_f32(&p, gpu_whole(part->data), part->row0, part->rows);
-        if (direct)
-            continue;
         for (uint64_t at = 0; at < part->rows; at += p.plan.chunk) {
             const uint64_t count = min_u64(p.plan.chunk, part->rows - at);
             if (half) {
                 unpack(&p, part, at, count);
-                multiply(&p, w_view(&p), part->row0 + at, count, true);
+                multiply(&p, w_view(&p), part->row0 + at, count);
             } else {
                 op_dequantize(rec, w, part->row0 + at, (uint32_t)count, w_view(&p));
                 multiply_f32(&p, w_view(&p), part->row0 + at, count);
@@ -423,7 +411,7 @@ void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_ro
 
 op_halves op_halves_of(gpu_device *device, const op_weight *w, uint32_t rows)
 {
-    const scratch_plan p = plan(device, w->format, w->n, w->k, rows, true);
+    const scratch_plan p = plan(device, w->n, w->k, rows, true);
     return (op_halves){p.w, p.w_scale, p.x, p.x_scale, p.size};
 }
 
@@ -466,15 +454,17 @@ static temper_status trial_fill(trial *t, gpu_device *device, uint32_t k, error 
 {
     const weight_format format = {LAYOUT_Q4, SCALE_F16, 32};
     random_state random = {.state = k};
-    const uint64_t words = weight_row_words(format, k), scales = weight_scale_row_words(format, k);
-    uint32_t *data = mem_calloc(CHECK_COLS, words * 4), *scale = mem_calloc(CHECK_COLS, scales * 4);
+    const uint64_t stride = weight_stride(CHECK_COLS);
+    const uint64_t words = weight_plane_words(format, WEIGHT_DATA, k, stride);
+    const uint64_t scales = weight_plane_words(format, WEIGHT_SCALES, k, stride);
+    uint32_t *data = mem_calloc(words, sizeof *data), *scale = mem_calloc(scales, sizeof *scale);
     float *x = mem_calloc(CHECK_ROWS, k * sizeof *x);
     temper_status status = TEMPER_OK;
     if (data == NULL || scale == NULL || x == NULL)
         status = error_set(err, TEMPER_NO_MEMORY, "no memory to check the device");
-    for (uint64_t i = 0; status == TEMPER_OK && i < CHECK_COLS * words; i++)
+    for (uint64_t i = 0; status == TEMPER_OK && i < words; i++)
         data[i] = (uint32_t)random_u64(&random);
-    for (uint64_t i = 0; status == TEMPER_OK && i < CHECK_COLS * scales; i++) {
+    for (uint64_t i = 0; status == TEMPER_OK && i < scales; i++) {
         const uint32_t low = f32_to_f16((float)(0.01 + 0.02 * random_unit(&random)));
         scale[i] = low | (uint32_t)f32_to_f16((float)(0.01 + 0.02 * random_unit(&random))) << 16;
     }
@@ -484,7 +474,7 @@ static temper_status trial_fill(trial *t, gpu_device *device, uint32_t k, error 
         status = op_weight_create(device, format, CHECK_COLS, k, "device check", &t->weight, err);
     if (status == TEMPER_OK)
         status = op_weight_write_rows(t->weight, 0, CHECK_COLS,
-                                      (weight_planes){.data = data, .scales = scale}, err);
+                                      (weight_planes){{data, NULL, scale}}, err);
     if (status == TEMPER_OK)
         status = gpu_write(device, t->x, 0, x, (uint64_t)CHECK_ROWS * k * 4, err);
     mem_free(data);
@@ -496,10 +486,9 @@ static temper_status trial_fill(trial *t, gpu_device *device, uint32_t k, error 
 static temper_status trial_open(trial *t, gpu_device *device, uint32_t k, error *err)
 {
     const uint64_t y_bytes = (uint64_t)CHECK_ROWS * CHECK_COLS * 4;
-    const weight_format format = {LAYOUT_Q4, SCALE_F16, 32};
-    const scratch_plan half = plan(device, format, CHECK_COLS, k, CHECK_ROWS, true);
+    const scratch_plan half = plan(device, CHECK_COLS, k, CHECK_ROWS, true);
     const uint64_t scratch =
-        max_u64(half.size, plan(device, format, CHECK_COLS, k, CHECK_ROWS, false).size);
+        max_u64(half.size, plan(device, CHECK_COLS, k, CHECK_ROWS, false).size);
     t->got = mem_calloc(1, y_bytes);
     t->want = mem_calloc(1, y_bytes);
     if (t->got == NULL || t->want == NULL)

@@ -23,11 +23,6 @@ const op_table *const op_tables[] = {
 bool op_row_runs(gpu_device *device, const op_kernel_row *row)
 {
     const gpu_limits *limits = gpu_device_limits(device);
-    const gpu_adapter_info *adapter = gpu_device_adapter(device);
-    if (row->whole_subgroups &&
-        (adapter->subgroup_min != adapter->subgroup_max || adapter->subgroup_min == 0 ||
-         adapter->subgroup_max > limits->max_invocations))
-        return false;
     return (row->kernel->needs & ~gpu_device_features(device)) == 0 &&
            row->invocations <= limits->max_invocations &&
            row->invocations <= limits->max_workgroup_x &&

@@ -34,7 +34,6 @@ typedef struct op_kernel_row {
     uint32_t invocations;                /* lanes a workgroup */
     uint32_t workgroup_memory;           /* bytes, at most */
     bool (*fits)(const op_shape *shape); /* NULL: every shape */
-    bool whole_subgroups;                /* a workgroup is one subgroup: all have one size */
     uint32_t tile_rows, tile_cols;       /* of a register tile; 0 where there is none */
     bool gpu_only;                       /* left alone on a software device: slower there */
     op_tiles tiles;
@@ -180,9 +179,8 @@ typedef struct op_halves {
 op_halves op_halves_of(gpu_device *device, const op_weight *w, uint32_t rows);
 void op_record_halves(gpu_recorder *rec, const op_weight *w, gpu_view x, uint32_t rows,
                       gpu_view scratch);
-op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
-                                          weight_format format, uint64_t n, uint64_t k,
-                                          uint32_t rows);
+op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row, uint64_t n,
+                                          uint64_t k, uint32_t rows);
 
 /* Whether a row of op_record_product computes what op_matmul does, at several K. Waits. */
 temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err);

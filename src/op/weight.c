@@ -24,7 +24,8 @@ static bool format_is_possible(weight_format format, uint64_t k)
     case LAYOUT_Q5:
     case LAYOUT_Q6:
         if (format.scale == SCALE_K || format.scale == SCALE_K_MIN)
-            return (format.group == 16 || format.group == 32) && k % SCALE_K_BLOCK == 0;
+            return (format.group == 16 || (format.group == 32 && format.scale == SCALE_K_MIN)) &&
+                   k % SCALE_K_BLOCK == 0;
         return format.scale != SCALE_NONE && grouped && (format.layout == LAYOUT_Q4 || k % 32 == 0);
     case LAYOUT_COUNT:
         break;
@@ -34,32 +35,34 @@ static bool format_is_possible(weight_format format, uint64_t k)
 
 uint64_t op_weight_bytes(weight_format format, uint64_t n, uint64_t k)
 {
-    return 4 * n *
-           (weight_row_words(format, k) + weight_high_row_words(format, k) +
-            weight_scale_row_words(format, k));
-}
-
-/* One plane of a part, where the format has it. */
-static temper_status create_plane(const op_weight *w, uint64_t rows, uint64_t row_words,
-                                  gpu_buffer **out, error *err)
-{
-    if (row_words == 0)
-        return TEMPER_OK;
-    return gpu_buffer_create(w->device, rows * row_words * 4, GPU_PURPOSE_WEIGHTS, w->label, out,
-                             err);
+    uint64_t words = 0;
+    for (int p = 0; p < WEIGHT_PLANES; p++)
+        words += weight_plane_words(format, (weight_plane)p, k, weight_stride(n));
+    return 4 * words;
 }
 
 static temper_status create_part(op_weight *w, uint64_t row0, uint64_t rows, error *err)
 {
     op_weight_part *part = &w->parts[w->part_count++];
-    *part = (op_weight_part){.row0 = row0, .rows = rows};
-    temper_status status;
-    if ((status = create_plane(w, rows, weight_row_words(w->format, w->k), &part->data, err)) !=
-            TEMPER_OK ||
-        (status = create_plane(w, rows, weight_high_row_words(w->format, w->k), &part->high,
-                               err)) != TEMPER_OK)
-        return status;
-    return create_plane(w, rows, weight_scale_row_words(w->format, w->k), &part->scales, err);
+    gpu_buffer **planes[WEIGHT_PLANES] = {&part->data, &part->high, &part->scales};
+    temper_status status = TEMPER_OK;
+    *part = (op_weight_part){.row0 = row0, .rows = rows, .stride = weight_stride(rows)};
+    for (int p = 0; status == TEMPER_OK && p < WEIGHT_PLANES; p++) {
+        const uint64_t words = weight_plane_words(w->format, (weight_plane)p, w->k, part->stride);
+        if (words > 0)
+            status = gpu_buffer_create(w->device, words * 4, GPU_PURPOSE_WEIGHTS, w->label,
+                                       planes[p], err);
+    }
+    return status;
+}
+
+/* Bytes of the largest plane of the fewest rows there can be. */
+static uint64_t least_bytes(weight_format format, uint64_t k)
+{
+    uint64_t most = 0;
+    for (int p = 0; p < WEIGHT_PLANES; p++)
+        most = max_u64(most, 4 * weight_plane_words(format, (weight_plane)p, k, WEIGHT_ROWS));
+    return most;
 }
 
 temper_status op_weight_create(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
@@ -73,14 +76,12 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
                          label, n, k, (int)format.layout, (int)format.scale, format.group);
     const gpu_limits *limits = gpu_device_limits(device);
     const uint64_t most = min_u64(limits->max_storage_binding, limits->max_buffer_size);
-    const uint64_t row_bytes =
-        4 * max_u64(weight_row_words(format, k), weight_scale_row_words(format, k));
-    const uint64_t part_rows = min_u64(most / row_bytes, n);
+    const uint64_t least = least_bytes(format, k);
+    const uint64_t part_rows = most / least * WEIGHT_ROWS;
     if (part_rows == 0)
         return error_set(err, TEMPER_UNSUPPORTED,
-                         "%s: one row takes %" PRIu64 " bytes, the device binds %" PRIu64
-                         " at most",
-                         label, row_bytes, most);
+                         "%s: %d rows take %" PRIu64 " bytes, the device binds %" PRIu64 " at most",
+                         label, WEIGHT_ROWS, least, most);
     const uint64_t parts = ceil_div(n, part_rows);
     op_weight *w = mem_calloc(1, sizeof *w + (size_t)parts * sizeof w->parts[0]);
     char *copy = mem_strdup(label);
@@ -106,41 +107,55 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
     return TEMPER_OK;
 }
 
-/* Rows [begin, end) of one plane, `words` a row; `first` is the part's first row. */
-static temper_status write_plane(const op_weight *w, gpu_buffer *plane, uint64_t first,
-                                 uint64_t begin, uint64_t end, uint64_t words, const uint32_t *from,
-                                 error *err)
+/* Rows [begin, end) of a plane of the part, which are rows from `first` on in memory. */
+static temper_status write_plane(const op_weight *w, const op_weight_part *part, weight_plane which,
+                                 uint64_t begin, uint64_t end, const uint32_t *from,
+                                 uint64_t stride, uint64_t first, error *err)
 {
-    if (plane == NULL)
-        return TEMPER_OK;
-    return gpu_write(w->device, plane, (begin - first) * words * 4, from, (end - begin) * words * 4,
-                     err);
+    gpu_buffer *const buffers[WEIGHT_PLANES] = {part->data, part->high, part->scales};
+    gpu_buffer *buffer = buffers[which];
+    const uint64_t words = weight_plane_words(w->format, which, w->k, stride);
+    if (stride == part->stride && end - begin == stride) /* rows past the end stay zero */
+        return words == 0 ? TEMPER_OK : gpu_write(w->device, buffer, 0, from, words * 4, err);
+
+    weight_table tables[WEIGHT_TABLES];
+    const uint32_t count = weight_tables(w->format, which, w->k, tables);
+    const uint8_t *source = (const uint8_t *)from;
+    uint64_t to = 0;
+    for (uint32_t t = 0; t < count; t++) {
+        const uint64_t entry = tables[t].entry_bytes;
+        const uint64_t bytes = ceil_div((end - begin) * entry, 4) * 4;
+        for (uint64_t line = 0; line < tables[t].lines; line++) {
+            const temper_status status =
+                gpu_write(w->device, buffer, to + (begin - part->row0) * entry,
+                          source + first * entry, bytes, err);
+            if (status != TEMPER_OK)
+                return status;
+            to += part->stride * entry;
+            source += stride * entry;
+        }
+    }
+    return TEMPER_OK;
 }
 
 temper_status op_weight_write_rows(op_weight *w, uint64_t row0, uint64_t rows, weight_planes planes,
                                    error *err)
 {
     assert(row0 <= w->n && rows <= w->n - row0);
-    assert((planes.scales != NULL) == (w->format.scale != SCALE_NONE));
-    assert((planes.high != NULL) == (weight_high_row_words(w->format, w->k) != 0));
+    assert(row0 % 2 == 0 && (rows % 2 == 0 || row0 + rows == w->n));
+    const uint64_t stride = weight_stride(rows);
     for (uint32_t i = 0; i < w->part_count; i++) {
         const op_weight_part *part = &w->parts[i];
-        const uint64_t begin = max_u64(row0, part->row0), first = part->row0;
+        const uint64_t begin = max_u64(row0, part->row0);
         const uint64_t end = min_u64(row0 + rows, part->row0 + part->rows);
-        if (begin >= end)
-            continue;
-        const weight_planes from = weight_planes_at(w->format, w->k, planes, begin - row0);
-        temper_status status;
-        if ((status = write_plane(w, part->data, first, begin, end,
-                                  weight_row_words(w->format, w->k), from.data, err)) !=
-                TEMPER_OK ||
-            (status = write_plane(w, part->high, first, begin, end,
-                                  weight_high_row_words(w->format, w->k), from.high, err)) !=
-                TEMPER_OK ||
-            (status = write_plane(w, part->scales, first, begin, end,
-                                  weight_scale_row_words(w->format, w->k), from.scales, err)) !=
-                TEMPER_OK)
-            return status;
+        for (int p = 0; begin < end && p < WEIGHT_PLANES; p++) {
+            assert((planes.plane[p] != NULL) ==
+                   (weight_plane_words(w->format, (weight_plane)p, w->k, stride) != 0));
+            const temper_status status = write_plane(w, part, (weight_plane)p, begin, end,
+                                                     planes.plane[p], stride, begin - row0, err);
+            if (status != TEMPER_OK)
+                return status;
+        }
     }
     return TEMPER_OK;
 }

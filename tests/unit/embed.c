@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,33 +22,40 @@
 extern const gpu_kernel *const kernel_list[];
 
 static char folder[] = "/tmp/temper-embed-XXXXXX";
-static char path[4][64];
+static char path[7][64];
 
 static int set_up(void **state)
 {
     (void)state;
     if (mkdtemp(folder) == NULL)
         return -1;
-    static const char *const names[] = {"sum.wgsl", "out.h", "out.c", "log"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {
+        "sum.wgsl", "out.h", "out.c", "log", "pieces/one.wgsl", "pieces/two.wgsl", "pieces",
+    };
+    for (int i = 0; i < 7; i++)
         snprintf(path[i], sizeof path[i], "%s/%s", folder, names[i]);
-    return 0;
+    return mkdir(path[6], 0700);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         unlink(path[i]);
-    return rmdir(folder);
+    return rmdir(path[6]) == 0 ? rmdir(folder) : -1;
+}
+
+static void write_text_to(int which, const char *text)
+{
+    FILE *file = fopen(path[which], "wb");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
 }
 
 static void write_text(const char *text)
 {
-    FILE *file = fopen(path[0], "wb");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    write_text_to(0, text);
 }
 
 static char *read_text(int which)
@@ -173,6 +181,76 @@ static void refuses_with_file_and_line(void **state)
     }
 }
 
+/* Bindings, options and needs of a piece are the kernel's; the text holds both. */
+static void expands_pieces(void **state)
+{
+    (void)state;
+    write_text_to(4, "// The first.\n" X "override WIDE: u32 = 3;\n");
+    write_text_to(5, "// option MANY = 5\nfn many() -> u32 { return {{MANY}}u; }\n");
+    const int code = embed("enable f16;\n// use one\n// use two\n// a word on // use one\n"
+                           "@group(0) @binding(1) var<storage, read_write> y: array<u32>;\n" ENTRY);
+    char *log = read_text(3);
+    if (code != 0)
+        fail_msg("%s", log);
+    free(log);
+    char *header = read_text(1), *source = read_text(2);
+    assert_non_null(strstr(header, "gpu_view x; /* read */\n    gpu_view y; /* read_write */\n"));
+    assert_non_null(strstr(header, "uint32_t wide; /* default 3 */\n    uint32_t many; /* default "
+                                   "5 */"));
+    assert_non_null(strstr(source, "{\"x\", GPU_READ, 4},\n    {\"y\", GPU_READ_WRITE, 4},"));
+    free(header);
+    free(source);
+
+    char *args[] = {"embed", "texts", path[6], path[0], NULL};
+    assert_int_equal(embed_main(4, args), 0);
+    char written[96];
+    snprintf(written, sizeof written, "%s/sum.wgsl", path[6]);
+    size_t length;
+    char *text = read_file(written, &length);
+    assert_string_equal(text,
+                        "enable f16;\n// use one\n// The first.\n" X
+                        "override WIDE: u32 = 3;\n// use two\n// option MANY = 5\n"
+                        "fn many() -> u32 { return 5u; }\n// a word on // use one\n"
+                        "@group(0) @binding(1) var<storage, read_write> y: array<u32>;\n" ENTRY);
+    free(text);
+    unlink(written);
+}
+
+static void refuses_wrong_pieces(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *one, *two, *text, *place, *message;
+    } wrong[] = {
+        {"", "", X "// use three\n" ENTRY, "sum.wgsl:2:", "there is no piece"},
+        {"", "", X "// use ../sum\n" ENTRY, "sum.wgsl:2:", "a name is expected"},
+        {"", "", X "// use one two\n" ENTRY, "sum.wgsl:2:", "a line of its own"},
+        {"// 1\n", "// 2\n", X "// use one\n// use two\n// use one\n" ENTRY,
+         "sum.wgsl:4:", "one is used twice"},
+        {"// 1\n// use two\n", "// 2\n", X "// use one\n" ENTRY, "one.wgsl", "uses no piece"},
+        {"// use one\n", "", X "// use one\n" ENTRY, "one.wgsl", "uses no piece"},
+        {"", "", X "// use one\n" ENTRY, "one.wgsl", "a line's end"},
+        {"// 1", "", X "// use one\n" ENTRY, "one.wgsl", "a line's end"},
+        /* Lines are counted in the file that has the mistake. */
+        {"// 1\n// 2\noverride A: f32 = 1.0;\n", "// 2\n", X "// use two\n// use one\n" ENTRY,
+         "one.wgsl:3:", "override A"},
+        {"// 1\n// 2\n", "// 1\n// 2\n// 3\n",
+         X "// use two\n// use one\noverride A: f32 = 1.0;\n" ENTRY, "sum.wgsl:4:", "override A"},
+        {X, "// 2\n", X "// use one\n" ENTRY, "one.wgsl:1:", "@binding(1) is next"},
+    };
+    for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        write_text_to(4, wrong[i].one);
+        write_text_to(5, wrong[i].two);
+        const int code = embed(wrong[i].text);
+        char *log = read_text(3);
+        if (code != 1 || strstr(log, wrong[i].place) == NULL ||
+            strstr(log, wrong[i].message) == NULL)
+            fail_msg("case %u: code %d, \"%s\" has no %s or \"%s\"", i, code, log, wrong[i].place,
+                     wrong[i].message);
+        free(log);
+    }
+}
+
 static void embeds_bytes(void **state)
 {
     (void)state;
@@ -206,10 +284,9 @@ static void kernels_keep_the_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_declarations),
-        cmocka_unit_test(refuses_with_file_and_line),
-        cmocka_unit_test(embeds_bytes),
-        cmocka_unit_test(kernels_keep_the_limits),
+        cmocka_unit_test(reads_declarations), cmocka_unit_test(refuses_with_file_and_line),
+        cmocka_unit_test(expands_pieces),     cmocka_unit_test(refuses_wrong_pieces),
+        cmocka_unit_test(embeds_bytes),       cmocka_unit_test(kernels_keep_the_limits),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
