@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154 # tools/setup sets root and setup_tests
+# shellcheck shell=bash disable=SC2154 # tools/setup sets root, setup_tests and setup_fuzz
 # Finds out what this machine lacks of compilers, tools, libraries and Vulkan drivers, by looking
 # for the thing itself, so that what was built or installed by other ways counts too; and installs
 # Debian's packages for it. Sourced by tools/setup.
@@ -176,6 +176,24 @@ check_test_packages() {
         lacks "the text /usr/share/common-licenses/GPL-3" base-files
 }
 
+# True when clang can link a fuzz target.
+have_fuzzer() {
+    printf 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d && n < 0; }\n' |
+        clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - 2>/dev/null
+}
+
+# The package is of clang's own version; of Debian 12's where there is none yet.
+check_fuzz_packages() {
+    local version=14
+    if command -v clang >/dev/null; then
+        if have_fuzzer; then
+            return 0
+        fi
+        version=$(clang -dumpversion)
+    fi
+    lacks "clang's runtime of libFuzzer and the sanitizers" "libclang-rt-${version%%.*}-dev"
+}
+
 # check_fetch_packages PART...: what the downloads of these parts need.
 check_fetch_packages() {
     local part npm=0
@@ -345,7 +363,7 @@ install_packages() {
     if ((EUID != 0)) && ! command -v sudo >/dev/null; then
         report_missing
         die "root is needed to install packages, and there is no sudo" \
-            "as root run: $root/tools/setup --packages${setup_tests:+ --tests}" \
+            "as root run: $root/tools/setup --packages${setup_tests:+ --tests}${setup_fuzz:+ --fuzz}" \
             "or: apt-get update && apt-get install --no-install-recommends ${packages[*]}"
     fi
     log=$(mktemp)

@@ -28,8 +28,8 @@ void pattern_close(pattern *p);
 /* Appends the translation of an Oniguruma pattern; false when it has none, with the reason. */
 bool pattern_translate(const char *text, size_t length, strbuf *out, const char **reason);
 
-/* True for the name of a script ("Han", "Cyrl"), letters and underscores only; *failed when there is
- * no memory to find out. */
+/* True for the name of a script ("Han", "Cyrl"), letters and underscores only; *failed when there
+ * is no memory to find out. */
 bool pattern_is_script(const char *name, size_t length, bool *failed);
 
 /* What matching needs beside the pattern; zeroed before, pattern_work_free after. One a thread,

@@ -1,7 +1,7 @@
 /*
- * prefix_index.h - which tokens does a text begin with? The ids lie sorted by spelling (or by the
- * bytes that they stand for), so that those which share a beginning are neighbours, and a walk along
- * the text narrows the range by one byte at a time.
+ * prefix_index.h - which tokens does a text begin with? The ids lie sorted by spelling, or by the
+ * bytes that they stand for, so that those which share a beginning are neighbours, and a walk
+ * along the text narrows the range by one byte at a time.
  *
  *     prefix_walk walk = prefix_walk_start(index);
  *     for (size_t depth = 0; depth < length && prefix_walk_step(&walk, (uint8_t)text[depth]);

@@ -127,7 +127,7 @@ static void rwkv_takes_the_longest_token(void **state)
 static void rwkv_odd_spellings(void **state)
 {
     static const token_row rows[] = {
-        {"<unk>", 2, 0}, {"\\x4", 1, 0},    {"\\xzz", 1, 0}, {"z\\", 1, 0},
+        {"<unk>", 2, 0}, {"\\x4", 1, 0},     {"\\xzz", 1, 0}, {"z\\", 1, 0},
         {"A", 1, 0},     {"\\x41\\q", 1, 0}, {"\\x41", 1, 0},
     };
     model_file file = {0};
@@ -189,7 +189,10 @@ static void whitespace_leaves_no_space(void **state)
         put_small_whitespace(&file, lower);
         tokenizer *tok = open_made_tokenizer(&file);
         assert_string_equal(tokenizer_kind(tok), "whitespace");
-        ENCODES(tok, "ab  c\t\n abc\xE3\x80\x80" "ab", true, AB, C, ABC, AB);
+        ENCODES(tok,
+                "ab  c\t\n abc\xE3\x80\x80"
+                "ab",
+                true, AB, C, ABC, AB);
         ENCODES(tok, "a\xC3\xA9", true, A, BYTES + 0xC3, BYTES + 0xA9);
         if (lower)
             ENCODES(tok, "AB Abc", true, AB, ABC);
@@ -236,13 +239,14 @@ static void marked_spaces_by_pretokenizer(void **state)
     static const struct {
         const char *pre;
         bool whole_line_ends, adds_bos;
-    } rows[] = {
-        {"gemma4", true, true}, {"granite-embed-multi-311m", true, true}, {"sarvam-moe", false, false}};
+    } rows[] = {{"gemma4", true, true},
+                {"granite-embed-multi-311m", true, true},
+                {"sarvam-moe", false, false}};
     (void)state;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        static const token_row lines[] = {{"<s>", 3, 0}, {"\n", 1, 0}, {"\n\n", 1, 0},
-                                          {"a", 1, 0},   {"b", 1, 0},  {"ab", 1, 0},
+        static const token_row lines[] = {{"<s>", 3, 0}, {"\n", 1, 0},    {"\n\n", 1, 0},
+                                          {"a", 1, 0},   {"b", 1, 0},     {"ab", 1, 0},
                                           {MARK, 1, 0},  {MARK "a", 1, 0}};
         model_file file = {0};
         put_tokens(&file, "gpt2", lines, 8, true);
@@ -315,7 +319,8 @@ static void words_of_every_pretokenizer(void **state)
     (void)state;
 
     for (size_t i = 0; i < json_array_size(families); i++) {
-        const json_t *family = json_array_get(families, i), *list = json_object_get(family, "names");
+        const json_t *family = json_array_get(families, i),
+                     *list = json_object_get(family, "names");
         for (size_t k = 0; k < json_array_size(list); k++, names++)
             check_words(json_string_value(json_array_get(list, k)), texts,
                         json_object_get(family, "words"));
