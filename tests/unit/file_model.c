@@ -338,6 +338,45 @@ static void other_spellings(void **state)
     remove_all();
 }
 
+/* Of the 32 pairs of a head of 64, with the base and the original context of Llama 3.2: 0 to 14 keep
+ * their frequency, 15 to 17 lie between, 18 to 31 are divided by the whole factor; under either key
+ * of the type. */
+static void llama3_rope_factors(void **state)
+{
+    static const struct {
+        const char *directory, *key;
+        float factor;
+    } rows[] = {{"llama-llama3-8", "rope_type", 8},
+                {"llama-llama3-8", "type", 8},
+                {"llama-llama3-32", "rope_type", 32}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gguf_file *file = NULL;
+        float factors[32];
+        char changed[32];
+        error err = {0};
+        snprintf(changed, sizeof changed, "\"%s\"", rows[i].key);
+        make_directory(rows[i].directory, "config.json", "\"rope_type\"", changed);
+        if (model_file_open(folder, true, NULL, &file, &err) != TEMPER_OK)
+            fail_msg("%s", err.text);
+        const gguf_tensor *tensor = gguf_find_tensor(file, "rope_freqs.weight");
+        assert_non_null(tensor);
+        assert_int_equal(tensor->bytes, sizeof factors);
+        assert_int_equal(gguf_read_tensor(file, tensor, 0, factors, sizeof factors, &err),
+                         TEMPER_OK);
+        for (int pair = 0; pair < 32; pair++) {
+            if (pair <= 14)
+                assert_true(factors[pair] == 1.0f);
+            else if (pair >= 18)
+                assert_true(factors[pair] == rows[i].factor);
+            else
+                assert_true(factors[pair] > factors[pair - 1] && factors[pair] < rows[i].factor);
+        }
+        gguf_close(file);
+        remove_all();
+    }
+}
+
 static void directory_allocations_fail(void **state)
 {
     temper_status status = TEMPER_NO_MEMORY;
@@ -536,6 +575,7 @@ int main(void)
         cmocka_unit_test(directories_equal_their_twins),
         cmocka_unit_test(broken_directories),
         cmocka_unit_test(other_spellings),
+        cmocka_unit_test(llama3_rope_factors),
         cmocka_unit_test(directory_allocations_fail),
         cmocka_unit_test(parts_in_any_order),
         cmocka_unit_test(parts_that_do_not_fit),
