@@ -103,7 +103,10 @@ int cli_fail(const char *command, const temper_error *err);
 int cli_usage_error(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Draws a line of progress over the last one; nothing where stderr is no terminal, or too soon
+/* True when stderr is a terminal that can do more than print. */
+bool cli_draws(void);
+
+/* Draws a line of progress over the last one; nothing where stderr is no such terminal, or too soon
  * after the last. Clear it before anything else is written. */
 void cli_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_progress_clear(void);
@@ -113,6 +116,9 @@ void cli_one_line(strbuf *out, const char *text, size_t length);
 
 /* Writes to stdout; false once stdout is full or closed. */
 bool cli_write(const char *text, size_t length);
+/* The same for a model's words: on a terminal, control characters are escaped, so that they cannot
+ * command it. */
+bool cli_write_answer(const char *text, size_t length);
 bool cli_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* One JSON value on a line of its own; takes the reference. */

@@ -17,7 +17,7 @@ static const struct {
 } commands[] = {
     {"run", command_run, "generate text, or chat in the terminal"},
     {"bench", command_bench, "speed of prompts and answers"},
-    {"eval", command_eval, "perplexity, divergence from a reference, multiple choice"},
+    {"eval", command_eval, "perplexity, divergence, multiple choice"},
     {"tokenize", command_tokenize, "the ids of a text"},
     {"inspect", command_inspect, "what a model file holds and the memory it takes"},
     {"convert", command_convert, "a Hugging Face directory as a GGUF file"},

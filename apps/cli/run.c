@@ -141,7 +141,7 @@ static bool on_text(const char *text, size_t length, void *user)
     memcpy(s->text + s->length, text, length);
     s->length += length;
     s->text[s->length] = '\0';
-    if (s->stream && !cli_write(text, length))
+    if (s->stream && !cli_write_answer(text, length))
         return false;
     return !cli_interrupted();
 }

@@ -58,12 +58,18 @@ int cli_usage_error(const char *command, const char *format, ...)
 
 static bool progress_shown;
 
+bool cli_draws(void)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
+}
+
 void cli_progress(const char *format, ...)
 {
     static double last;
     const double now = clock_seconds();
     /* Five times a second is as fast as it can be read. */
-    if (!isatty(STDERR_FILENO) || (progress_shown && now - last < 0.2))
+    if (!cli_draws() || (progress_shown && now - last < 0.2))
         return;
     va_list arguments;
     va_start(arguments, format);
@@ -92,6 +98,23 @@ bool cli_write(const char *text, size_t length)
         output_errno = errno;
     }
     return !output_failed;
+}
+
+bool cli_write_answer(const char *text, size_t length)
+{
+    if (!isatty(STDOUT_FILENO))
+        return cli_write(text, length);
+    strbuf shown = {0};
+    for (size_t i = 0; i < length;) {
+        char unit[ESCAPE_UNIT_BYTES];
+        size_t size = 0;
+        const bool tab = text[i] == '\t';
+        i += tab ? 1 : escape_next(text + i, length - i, unit, &size);
+        strbuf_append(&shown, tab ? "\t" : unit, tab ? 1 : size);
+    }
+    const bool written = !shown.failed && cli_write(strbuf_text(&shown), shown.length);
+    strbuf_free(&shown);
+    return written;
 }
 
 bool cli_print(const char *format, ...)

@@ -18,6 +18,8 @@ static const char *const *const help_calls[] = {
     ARGS("eval", "--help"),
     ARGS("eval", "next", "--help"),
     ARGS("eval", "ppl", "--help"),
+    ARGS("eval", "kl", "--help"),
+    ARGS("eval", "choices", "--help"),
     ARGS("tokenize", "--help"),
     ARGS("inspect", "--help"),
     ARGS("kernels", "--help"),

@@ -308,6 +308,21 @@ void program_signal(program *p, int number)
     kill(p->id, number);
 }
 
+void program_resize(program *p, unsigned short columns)
+{
+    const struct winsize size = {.ws_row = 24, .ws_col = columns};
+    assert_int_equal(ioctl(p->terminal, TIOCSWINSZ, &size), 0);
+    program_signal(p, SIGWINCH);
+}
+
+void program_cook(program *p)
+{
+    struct termios settings;
+    assert_int_equal(tcgetattr(p->terminal, &settings), 0);
+    settings.c_lflag |= ECHO | ICANON;
+    assert_int_equal(tcsetattr(p->terminal, TCSANOW, &settings), 0);
+}
+
 void program_close_output(program *p)
 {
     close_end(&p->out.file);

@@ -63,6 +63,10 @@ void program_skip_output(program *p);
 
 void program_type(program *p, const char *text); /* on the terminal */
 void program_signal(program *p, int number);
+/* Gives the terminal another width and tells the program, as a terminal's window does. */
+void program_resize(program *p, unsigned short columns);
+/* What a shell does to the terminal while the program is stopped: echo and whole lines again. */
+void program_cook(program *p);
 void program_close_output(program *p);    /* the reader of stdout goes away */
 double program_seconds(const program *p); /* since the start */
 
