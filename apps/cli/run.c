@@ -290,6 +290,16 @@ static int run_session(temper_engine *engine, const char *text, size_t length)
     return code;
 }
 
+/* Tells why the model cannot be opened, and where a text goes, which may have been meant. */
+static int open_failed(const char *model, const temper_error *err)
+{
+    const int code = cli_fail("run", err);
+    if (err->status == TEMPER_IO && model != NULL && strchr(model, ' ') != NULL &&
+        opt.prompt == NULL && opt.file == NULL)
+        fputs("a text is given with -p TEXT\n", stderr);
+    return code;
+}
+
 int command_run(int argc, char **argv)
 {
     if (args_want_help(argc, argv, tables))
@@ -318,7 +328,7 @@ int command_run(int argc, char **argv)
     if (path != NULL)
         code = cli_open_engine(path, 0, &engine, &err) == TEMPER_OK
                    ? run_session(engine, text, length)
-                   : cli_fail("run", &err);
+                   : open_failed(model, &err);
     temper_engine_close(engine);
     free(text);
     return code;

@@ -523,6 +523,9 @@ static void what_no_chat_can_do_is_refused(void **state)
     program_refuses(
         &(program_call){.args = ARGS("run", TINY("q4_1"), "--raw"), .terminal = ON_INPUT}, 1,
         ARGS("--raw needs a text"));
+    program_refuses(
+        &(program_call){.args = ARGS("run", "Why is the sky blue?"), .terminal = ON_INPUT}, 1,
+        ARGS("Why is the sky blue?", "-p TEXT"));
 }
 
 /* Nothing wraps on a terminal of 60 columns but what the model writes. */
