@@ -2,7 +2,7 @@
 # Runs the libFuzzer targets of tests/fuzz. Sourced by test, after tools/common.sh and
 # tools/build.sh.
 
-FUZZ_TARGETS=(gguf split safetensors hf chat text)      # those of tests/CMakeLists.txt
+FUZZ_TARGETS=(gguf split safetensors hf chat text program)      # those of tests/CMakeLists.txt
 FUZZ_INPUT_S=25         # one input may take so long: a template's limit is 2 s, a busy machine slow
 FUZZ_MEMORY_MB=2560     # and the process so much
 FUZZ_LONGEST=16384      # bytes of an input

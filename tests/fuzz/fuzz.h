@@ -20,6 +20,12 @@ extern unsigned long fuzz_accepted;
 /* Aborts, which libFuzzer and the test take for a find. */
 void fuzz_check(bool holds);
 
+/* For targets that read files by their names: a folder of this process in memory where there is
+ * one, gone at its end, and a file in it; of no bytes: no such file. The path is a view until the
+ * call after the next. */
+const char *fuzz_folder(void);
+const char *fuzz_put_file(const char *name, const void *bytes, size_t size);
+
 typedef void (*fuzz_sink)(const char *name, const void *bytes, size_t size, void *user);
 
 /* Hands out the inputs that a target starts from, made of the goldens and of small files made here.

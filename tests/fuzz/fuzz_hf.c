@@ -5,11 +5,9 @@
  * model.safetensors.index.json, model.safetensors (also under the name of a shard). Where the
  * first byte is a space, the vocabulary must be one that GGUF's keys can say.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "file/hf.h"
@@ -25,58 +23,19 @@ static const char *const names[] = {"config.json",
                                     "model.safetensors",
                                     "shard.safetensors"};
 
-enum { NAMES = sizeof names / sizeof names[0], WEIGHTS = 5 };
-
-static char folder[256];
-
-static void path_of(char path[512], const char *name)
-{
-    snprintf(path, 512, "%s/%s", folder, name);
-}
-
-static void remove_folder(void)
-{
-    for (int i = 0; i < NAMES; i++) {
-        char path[512];
-        path_of(path, names[i]);
-        unlink(path);
-    }
-    rmdir(folder);
-}
-
-static void make_folder(void)
-{
-    static const char in_memory[] = "/dev/shm";
-    snprintf(folder, sizeof folder, "%s/temper-fuzz-XXXXXX",
-             access(in_memory, W_OK) == 0 ? in_memory : "/tmp");
-    fuzz_check(mkdtemp(folder) != NULL);
-    atexit(remove_folder);
-}
-
-static void put_file(const char *name, const uint8_t *bytes, size_t size)
-{
-    char path[512];
-    path_of(path, name);
-    if (size == 0) {
-        fuzz_check(unlink(path) == 0 || errno == ENOENT);
-        return;
-    }
-    FILE *file = fopen(path, "wb");
-    fuzz_check(file != NULL && fwrite(bytes, 1, size, file) == size);
-    fuzz_check(fclose(file) == 0);
-}
+enum { WEIGHTS = 5 /* the first of two names for the last file */ };
 
 static void put_files(const uint8_t *data, size_t size)
 {
     for (int i = 0; i < WEIGHTS; i++) {
         const uint8_t *end = size == 0 ? NULL : memchr(data, 0xFF, size);
         const size_t length = end == NULL ? size : (size_t)(end - data);
-        put_file(names[i], data, length);
+        fuzz_put_file(names[i], data, length);
         data += length + (end != NULL);
         size -= length + (end != NULL);
     }
-    put_file(names[WEIGHTS], data, size);
-    put_file(names[WEIGHTS + 1], data, size);
+    fuzz_put_file(names[WEIGHTS], data, size);
+    fuzz_put_file(names[WEIGHTS + 1], data, size);
 }
 
 static void open_whole(bool vocabulary)
@@ -85,7 +44,7 @@ static void open_whole(bool vocabulary)
     gguf_file *file = NULL;
     error err = {0};
 
-    if (hf_open(folder, vocabulary, &src, &err) != TEMPER_OK) {
+    if (hf_open(fuzz_folder(), vocabulary, &src, &err) != TEMPER_OK) {
         fuzz_check(err.text[0] != '\0');
         return;
     }
@@ -110,7 +69,7 @@ static void open_tokenizer(void)
                                 &files.generation_config};
 
     for (int i = 0; i < 4; i++)
-        fuzz_check(hf_open_file(folder, names[i], sources[i], &err) == TEMPER_OK);
+        fuzz_check(hf_open_file(fuzz_folder(), names[i], sources[i], &err) == TEMPER_OK);
     if (files.tokenizer != NULL && tokenizer_open_json(&files, &tok, &err) == TEMPER_OK) {
         const temper_status status =
             tokenizer_encode_prompt(tok, text, sizeof text - 1, true, true, &ids, &err);
@@ -136,8 +95,6 @@ static void open_tokenizer(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint64_t live = mem_live_bytes();
-    if (folder[0] == '\0')
-        make_folder();
     put_files(data, size);
     open_whole(size > 0 && data[0] == ' ');
     open_tokenizer();

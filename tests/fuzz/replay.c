@@ -24,8 +24,13 @@ static const struct {
     size_t prefixes;
     bool strict;
 } rows[] = {
-    {"gguf", SIZE_MAX, true}, {"split", SIZE_MAX, true}, {"safetensors", SIZE_MAX, true},
-    {"hf", 150, true},        {"chat", 4, false},        {"text", 60, false},
+    {"gguf", SIZE_MAX, true},
+    {"split", SIZE_MAX, true},
+    {"safetensors", SIZE_MAX, true},
+    {"hf", 150, true},
+    {"chat", 4, false},
+    {"text", 60, false},
+    {"program", SIZE_MAX, false},
 };
 
 static size_t row;

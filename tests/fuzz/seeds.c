@@ -440,14 +440,72 @@ static void seed_text(const seeder *s)
     text_json(s);
 }
 
+/* ---- the program's own files ----------------------------------------------------------------- */
+
+/* A window of four ids, of which one is predicted, over the vocabulary of tiny/llama-f16. */
+static void put_saved_logits(strbuf *out)
+{
+    enum { VOCABULARY = 291, IDS = 4 };
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    error err = {0};
+    tokenizer *tok = NULL;
+    gguf_file *file = open_golden("tiny/llama-f16");
+    fuzz_check(tokenizer_open(file, &tok, &err) == TEMPER_OK);
+    gguf_close(file);
+    /* kl_vocabulary_hash: FNV-1a over the pieces, each followed by its length. */
+    for (uint32_t id = 0; id < VOCABULARY; id++) {
+        size_t length;
+        const char *piece = tokenizer_piece(tok, id, true, &length);
+        for (size_t i = 0; i <= length; i++)
+            hash = (hash ^ (i < length ? (uint8_t)piece[i] : (uint64_t)length)) *
+                   UINT64_C(0x100000001b3);
+    }
+    tokenizer_close(tok);
+    strbuf_puts(out, "TEMPERKL");
+    gguf_put_u32(out, 1);
+    gguf_put_u32(out, VOCABULARY);
+    gguf_put_u32(out, IDS);
+    gguf_put_u32(out, 1);
+    gguf_put_u64(out, hash);
+    for (uint32_t i = 0; i < IDS; i++)
+        gguf_put_u32(out, 17 * i);
+    for (uint32_t i = 0; i < VOCABULARY; i++)
+        gguf_put_f32(out, (float)i / 16);
+}
+
+static void seed_program(const seeder *s)
+{
+    static const struct {
+        const char *name, *text;
+    } rows[] = {
+        {"one", "{\"question\":\"Why?\",\"choices\":[\"a\",\"b\"],\"answer\":1}"},
+        {"several",
+         "{\"prompt\": \"The end \", \"choices\": [\"is near\", \"is not\", \"\\u00e9\"], "
+         "\"answer\": \"C\"}\n\n  \n"
+         "{\"question\":\"\",\"choices\":[\" x\",\"y\"],\"answer\":0}\r\n"},
+        {"more",
+         "{\"question\":\"1 + 1 =\",\"choices\":[\"1\",\"2\",\"3\",\"4\"],\"answer\":\"B\"}"},
+    };
+    strbuf out = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        strbuf_putc(&out, 0);
+        strbuf_puts(&out, rows[i].text);
+        give(s, rows[i].name, &out);
+    }
+    strbuf_putc(&out, 1);
+    put_saved_logits(&out);
+    give(s, "logits", &out);
+}
+
 void fuzz_seeds(const char *target, fuzz_sink sink, void *user)
 {
     static const struct {
         const char *target;
         void (*seed)(const seeder *s);
     } rows[] = {
-        {"gguf", seed_gguf}, {"split", seed_split}, {"safetensors", seed_safetensors},
-        {"hf", seed_hf},     {"chat", seed_chat},   {"text", seed_text},
+        {"gguf", seed_gguf},       {"split", seed_split}, {"safetensors", seed_safetensors},
+        {"hf", seed_hf},           {"chat", seed_chat},   {"text", seed_text},
+        {"program", seed_program},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].target, target) == 0) {
