@@ -338,9 +338,9 @@ static void other_spellings(void **state)
     remove_all();
 }
 
-/* Of the 32 pairs of a head of 64, with the base and the original context of Llama 3.2: 0 to 14 keep
- * their frequency, 15 to 17 lie between, 18 to 31 are divided by the whole factor; under either key
- * of the type. */
+/* Of the 32 pairs of a head of 64, with the base and the original context of Llama 3.2: 0 to 14
+ * keep their frequency, 15 to 17 lie between, 18 to 31 are divided by the whole factor; under
+ * either key of the type. */
 static void llama3_rope_factors(void **state)
 {
     static const struct {
