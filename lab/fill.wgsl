@@ -1,7 +1,7 @@
 // word[i] = f(hash(i)): the inputs of every candidate, a function of the position alone.
 struct Params {
     words: u32,
-    kind: u32,     // 0 hash, 1 two f16 scales, 2 two f16 values, 3 one f32 value, 4 f16 pairs, 5 poison
+    kind: u32,     // 0 hash, 1 two f16 scales, 2 two f16 values, 3 one f32 value, 4 f16 pairs, 5 poison, 6 ones
     seed: u32,
     groups_x: u32,
 }
@@ -42,6 +42,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         case 4u: {
             let first = i / 4u * 8u + i % 4u;
             word[i] = pack2x16float(vec2<f32>(value(first), value(first + 4u)));
+        }
+        case 6u: {
+            word[i] = bitcast<u32>(1.0);
         }
         default: {
             word[i] = 0xffffffffu;

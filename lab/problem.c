@@ -13,12 +13,14 @@
 
 enum { HEADS = 32, KV_HEADS = 8, HEAD_DIM = 64 };
 
-enum fill_kind { FILL_HASH, FILL_SCALES, FILL_F16, FILL_F32, FILL_F16_PAIRS, FILL_POISON };
+enum fill_kind {
+    FILL_HASH, FILL_SCALES, FILL_F16, FILL_F32, FILL_F16_PAIRS, FILL_POISON, FILL_ONE
+};
 enum { SEED_W = 1, SEED_S = 2, SEED_X = 3, SEED_B = 4 };
 
 static const char *const pool_names[POOL_COUNT] = {
     "dims", "w4", "s",  "x32", "xh", "xp",   "q8x",  "q8m",
-    "q16x", "q16m", "bh", "b32", "th",   "y",   "c1",  "c2", "kv",
+    "q16x", "q16m", "bh", "b32", "th",   "y",   "c1",  "c2", "kv", "one",
 };
 
 char *read_text_file(const char *path)
@@ -218,6 +220,7 @@ static void fill_pool(problem *p, const char *name, WGPUBuffer buffer, uint64_t 
         {"xh", FILL_F16, SEED_X},        {"bh", FILL_F16, SEED_B},   {"b32", FILL_F32, SEED_B},
         {"xp", FILL_F16_PAIRS, SEED_X},  {"th", FILL_F16, SEED_B},   {"c1", FILL_HASH, SEED_W},
         {"c2", FILL_HASH, SEED_W},       {"y", FILL_POISON, 0},     {"kv", FILL_F16, SEED_B},
+        {"one", FILL_ONE, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].name, name) == 0)
@@ -232,11 +235,11 @@ static uint64_t pool_bytes(const problem *p, const char *name, const vars *v, sh
         const char *name;
         int64_t bytes;
     } rows[] = {
-        {"dims", 256},
+        {"dims", 256}, {"one", s.m * 4},
         {"w4", copies * (int64_t)round_up((uint64_t)(s.n * s.k / 2))},
         {"s", copies * (int64_t)round_up((uint64_t)(s.n * s.k / 16))},
         {"x32", (s.m < 64 ? 64 : s.m) * s.k * 4}, {"xp", s.m * s.k * 2},
-        {"xh", (s.m + 15) / 16 * 16 * (s.k > 2048 ? s.k : 2048) * 2},
+        {"xh", (s.m + 127) / 128 * 128 * (s.k > 2048 ? s.k : 2048) * 2},
         {"q8x", s.m * s.k}, {"q8m", s.m * s.k / unit * 8},
         {"q16x", s.m * s.k * 2}, {"q16m", s.m * s.k / unit * 8},
         {"bh", s.n * s.k * 2}, {"b32", s.n * s.k * 4}, {"th", s.n * s.k * 2},
@@ -275,7 +278,8 @@ bool problem_bind(problem *p, const char *name, const vars *v, shape s, int64_t 
         fill_pool(p, name, found->buffer, size);
     }
     if (strcmp(name, "dims") == 0) {
-        const uint32_t dims[4] = {(uint32_t)s.m, (uint32_t)s.n, (uint32_t)s.k, 0};
+        const uint32_t dims[4] = {(uint32_t)s.m, (uint32_t)s.n, (uint32_t)s.k,
+                                  (uint32_t)vars_get(v, "split", 1)};
         bench_write(p->b, found->buffer, 0, dims, sizeof dims);
     }
     const bool q8 = strcmp(name, "q8x") == 0;

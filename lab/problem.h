@@ -13,7 +13,8 @@
  *     th            an f16 matrix that a candidate writes and another reads
  *     y             the result, f32 [M][N]
  *     kv            an f16 cache: K [8][positions][64], then V
- *     dims          uniform (M, N, K, 0)
+ *     dims          uniform (M, N, K, split)
+ *     one           f32 [M], all 1
  *     c1, c2        large buffers for bandwidth
  *
  * Values of x and bh are multiples of 1/1024 in (-1, 1), exact in f16: errors are the kernel's own.
@@ -28,7 +29,7 @@ typedef struct shape {
     int64_t m, n, k;
 } shape;
 
-enum { POOL_COUNT = 17, SAMPLES = 256 };
+enum { POOL_COUNT = 18, SAMPLES = 256 };
 
 typedef struct pool {
     const char *name;

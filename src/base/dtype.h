@@ -188,6 +188,12 @@ void dtype_dequantize_row(dtype type, uint64_t k, const uint8_t *file_row, float
 void weight_dequantize_row(weight_format format, uint64_t k, weight_planes planes, uint64_t stride,
                            uint64_t row, float *out);
 
+/* Whether f16 holds rows first .. first + count of the planes well: what each row's scales allow is
+ * 0 or from 2^-12 to 2^15 at the largest. Then nothing overflows, and rounding a value to f16 is
+ * off by a 2048th of it or by a 8192th of its row's largest. NaN and infinity are not held. */
+bool weight_suits_f16(weight_format format, uint64_t k, weight_planes planes, uint64_t stride,
+                      uint64_t first, uint64_t count);
+
 /* True when a file row of k elements holds a NaN or an infinity (in scales or values). */
 bool dtype_row_has_nonfinite(dtype type, uint64_t k, const uint8_t *file_row);
 

@@ -1,7 +1,7 @@
 /*
- * case_products.c - products of many rows through tiles in workgroup memory, each row of the table
- * by its name: on matrix units with f16 operands, and in f32. A row that the device lacks is
- * skipped, and says so.
+ * case_products.c - products of several rows through tiles in workgroup memory, each row of the
+ * table by its name: on matrix units with f16 operands, the same without matrix units
+ * (plain_matrix.h), and in f32. A row that the device lacks is skipped, and says so.
  */
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "base/half.h"
 #include "check/context.h"
-#include "kernels/kernels.gen.h"
+#include "check/plain_matrix.h"
 #include "op/rows.h"
 #include "ref/ref.h"
 
@@ -17,10 +17,11 @@ enum kind {
     PLAIN,
     RAMP,     /* x is the golden cases' ramp */
     LARGE_X,  /* one row of x holds 7e4, one is about 1e-6, one is 0 */
-    LARGE_W,  /* one row of W holds 1e5 and more, one is about 1e-7 (f32 weights) */
+    LARGE_W,  /* one row of W holds 1e5 and more, one is about 1e-7 (f32 weights; in f32 alone) */
     PRODUCTS, /* every product is 300 * 300 */
     NAN_X,    /* one NaN in x: that row */
     INFINITE_X,
+    SLICED, /* so few tiles that K is split */
 };
 
 typedef struct product_case {
@@ -41,128 +42,129 @@ typedef struct product_case {
 #define LIMIT_F32 2e-5
 #define LIMIT_EQUAL 1.2e-4 /* equal products round the same way each time */
 
-/* Each for every row. */
+/* Each for every row of row_names that it can be for. The first are the golden table's. */
 static const product_case cases[] = {
-    {"golden 96x2048x256", "q4_f32_32", 96, 2048, 256, 2.3e-4, 1e-3, RAMP, OP_WRITE, 0, 0, 0},
-    {"golden 70x1024x136", "q4_f32_32", 70, 1024, 136, 2.3e-4, 1e-3, RAMP, OP_WRITE, 0, 0, 0},
-    {"golden, group 64", "q4_f32_64", 96, 2048, 256, 2.3e-4, 1e-3, RAMP, OP_WRITE, 0, 0, 0},
-    {"golden, group 8", "q4_f32_8", 96, 2048, 256, 2.3e-4, 1e-3, RAMP, OP_WRITE, 0, 0, 0},
-    {"whole tiles added", "q4_min_32", 128, 96, 256, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
-    {"edges added", "q4_min_32", 131, 96, 259, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
+    {"steel", "q4_f32_32", 96, 2048, 256, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_NORMAL},
+    {"steel_f16_edge", "q4_f32_32", 70, 1024, 136, 2.3e-4, 1e-3, RAMP, OP_WRITE, 0, 0, 0},
+    {"pwdq_gs64", "q4_f32_64", 96, 2048, 256, 2.3e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_NORMAL},
+    {"pwdq_gs8", "q4_f32_8", 96, 2048, 256, 2.3e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_NORMAL},
+    {"gate_proj_pf", "q4_f32_32", 128, 2048, 8192, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"down_proj_pf", "q4_f32_32", 128, 8192, 2048, 1e-3, 1e-2, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"shmem_edge", "q4_f32_32", 130, 4096, 2056, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"q_proj_4k", "q4_f32_32", 4096, 2048, 2048, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"kv_proj_4k", "q4_f32_32", 4096, 2048, 512, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"whole tiles added", "q4_min_32", 128, 1024, 256, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
+    {"edges added", "q4_min_32", 131, 1024, 259, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
+    {"K of 18 blocks", "q4_min_32", 20, 576, 100, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
     {"columns 4 to 260 of 264", "q8_f16_32", 128, 64, 256, 0, 0, PLAIN, OP_WRITE, 4, 4, 0},
     {"columns 3 to 260 of 265", "q8_f16_32", 128, 64, 257, 0, 0, PLAIN, OP_ACCUMULATE, 3, 5, 0},
     {"nine bands", "q4_f16_32", 1100, 32, 300, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
-    {"rows of 7e4 and 1e-6", "q4_f16_32", 80, 256, 160, 0, 0, LARGE_X, OP_WRITE, 0, 0, 0},
+    {"slices of K", "q4_f16_32", 20, 4160, 72, 0, 0, SLICED, OP_WRITE, 0, 0, 0},
+    {"slices of K added, odd", "q4_f16_32", 23, 4160, 71, 0, 0, SLICED, OP_ACCUMULATE, 1, 1, 0},
+    {"rows of 7e4 and 1e-6", "q4_f16_32", 80, 1024, 160, 0, 0, LARGE_X, OP_WRITE, 0, 0, 0},
     {"weights of 1e5 and 1e-7", "f32", 80, 256, 160, 0, 0, LARGE_W, OP_WRITE, 0, 0, 0},
-    {"equal products", "f16", 80, 4096, 65, 0, 0, PRODUCTS, OP_WRITE, 0, 0, 0},
-    {"NaN in x", "q4_min_32", 70, 64, 70, 0, 0, NAN_X, OP_WRITE, 0, 0, 0},
+    {"equal products", "f16", 80, 4096, 65, 0, 0, PRODUCTS, OP_WRITE, 0, 0, CHECK_NORMAL},
+    {"NaN in x", "q4_min_32", 70, 1024, 70, 0, 0, NAN_X, OP_WRITE, 0, 0, 0},
     {"infinity in x", "f16", 70, 64, 70, 0, 0, INFINITE_X, OP_WRITE, 0, 0, 0},
-    {"two chunks", "q4_f16_32", 64, 2048, 16500, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"16x2048x2048", "q4_f16_32", 16, 2048, 2048, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"16x2048x8192", "q4_f16_32", 16, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"16x8192x2048", "q4_f16_32", 16, 8192, 2048, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, CHECK_HEAVY},
+    {"64x2048x8192", "q4_f16_32", 64, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"128x2048x2048", "q4_f16_32", 128, 2048, 2048, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, CHECK_HEAVY},
+    {"128x2048x8192", "q4_f16_32", 128, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
     {"512x2048x3072", "q4_f16_32", 512, 2048, 3072, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
     {"512x2048x2048", "q4_f16_32", 512, 2048, 2048, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, CHECK_HEAVY},
     {"512x2048x16384", "q4_f16_32", 512, 2048, 16384, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
     {"512x8192x2048", "q4_f16_32", 512, 8192, 2048, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, CHECK_HEAVY},
     {"2048x2048x8192", "q4_f16_32", 2048, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"2048x2048x8192 minimum", "q4_min_32", 2048, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0,
+     CHECK_HEAVY},
+    {"2048x2048x8192 q8", "q8_f16_32", 2048, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
+    {"2048x2048x8192 q6_k", "q6_k_16", 2048, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
     {"2048x2048x8192 f16", "f16", 2048, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
-    {"16x2048x8192", "q4_f16_32", 16, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
-    {"64x2048x8192", "q4_f16_32", 64, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
 };
+enum { NAMED = sizeof cases / sizeof *cases };
 
-static const char *const row_names[] = {"half_matrix", "half_plain", "steel"};
-enum {
-    NAMED = sizeof cases / sizeof *cases,
-    ROWS = sizeof row_names / sizeof *row_names,
+/* Rows of the table, and the tiles that are tried without matrix units; in the order of op_tiles
+ * both. */
+static const char *const row_names[] = {
+    "matrix_128", "matrix_64", "matrix_32", "matrix_16",     "matrix_16_deep", "plain_128",
+    "plain_64",   "plain_32",  "plain_16",  "plain_16_deep", "steel",
 };
-
-/* After the named ones every format; all of them by each row. */
-static uint32_t count(void)
-{
-    return ROWS * (NAMED + check_format_count);
-}
-
-static product_case get(uint32_t i)
-{
-    if (i < ROWS * NAMED)
-        return cases[i / ROWS];
-    const check_format *format = &check_formats[i / ROWS - NAMED];
-    const uint32_t k = format->format.scale >= SCALE_K ? 768 : 256;
-    return (product_case){
-        .name = format->name, .format = format->name, .rows = 67, .k = k, .n = 131};
-}
-
-static void describe(uint32_t i, check_case *out)
-{
-    const product_case p = get(i);
-    out->cost = p.cost;
-    snprintf(out->name, sizeof out->name, "%s: %s", row_names[i % ROWS], p.name);
-}
-
-/* What product_half_matrix computes, without matrix units: so that the scales, the edges and the
- * sums around it are tested everywhere. */
-static const char plain_source[] =
-    "enable f16;\n"
-    "struct Params { rows: u32, cols: u32, k: u32, to0: u32, pitch: u32, first_tile: u32,\n"
-    "    tile_end: u32, }\n"
-    "@group(0) @binding(0) var<storage, read> x: array<vec4<u32>>;\n"
-    "@group(0) @binding(1) var<storage, read> w: array<vec4<u32>>;\n"
-    "@group(0) @binding(2) var<storage, read_write> sums: array<f32>;\n"
-    "@group(1) @binding(0) var<uniform> params: Params;\n"
-    "fn wide(v: u32) -> vec2<f32> { return vec2<f32>(bitcast<vec2<f16>>(v)); }\n"
-    "@compute @workgroup_size(128)\n"
-    "fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,\n"
-    "        @builtin(local_invocation_index) lane: u32) {\n"
-    "    let tile = params.first_tile + group.y * groups.x + group.x;\n"
-    "    if (tile >= params.tile_end) { return; }\n"
-    "    let tiles_m = (params.rows + 127u) / 128u;\n"
-    "    let c = tile / tiles_m * 128u + lane;\n"
-    "    let words = params.k / 8u;\n"
-    "    for (var i = 0u; i < 128u; i++) {\n"
-    "        let r = tile % tiles_m * 128u + i;\n"
-    "        let from_x = min(r, params.rows - 1u) * words;\n"
-    "        let from_w = min(c, params.cols - 1u) * words;\n"
-    "        var sum = 0.0;\n"
-    "        for (var k = 0u; k < words; k++) {\n"
-    "            let a = x[from_x + k];\n"
-    "            let b = w[from_w + k];\n"
-    "            sum += dot(wide(a.x), wide(b.x)) + dot(wide(a.y), wide(b.y)) +\n"
-    "                   dot(wide(a.z), wide(b.z)) + dot(wide(a.w), wide(b.w));\n"
-    "        }\n"
-    "        sums[r * params.pitch + params.to0 + c] = sum;\n"
-    "    }\n"
-    "}\n";
-
-/* A kernel outlives the devices that compiled it, and so do these. */
-typedef struct own_row {
-    gpu_kernel kernel;
-    op_kernel_row row;
-} own_row;
-
-static const op_kernel_row *make_row(own_row *own, const char *source)
-{
-    own->kernel = kernel_product_half_matrix;
-    own->kernel.name = "half_plain";
-    own->kernel.source = source;
-    own->kernel.needs = GPU_FEATURE_F16;
-    own->row = (op_kernel_row){.name = "half_plain",
-                               .kernel = &own->kernel,
-                               .invocations = 128,
-                               .tiles = OP_TILES_F16,
-                               .tile_rows = 128,
-                               .tile_cols = 128};
-    return &own->row;
-}
-
-static own_row plain;
+enum { ROWS = sizeof row_names / sizeof *row_names, STEEL = 2 * OP_TILES };
 
 static const op_kernel_row *find_row(const char *name)
 {
-    if (strcmp(name, "half_plain") == 0)
-        return make_row(&plain, plain_source);
     for (uint32_t i = 0; i < op_table_matmul.count; i++)
         if (strcmp(op_table_matmul.rows[i].name, name) == 0)
             return &op_table_matmul.rows[i];
     return NULL;
 }
+
+static const op_kernel_row *row_at(uint32_t i)
+{
+    if (i < OP_TILES || i == STEEL)
+        return find_row(row_names[i]);
+    return check_plain_row((int)i - OP_TILES, false);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+/* After the named ones every format; all of them by each row. */
+static product_case case_at(uint32_t i)
+{
+    if (i < NAMED)
+        return cases[i];
+    const check_format *format = &check_formats[i - NAMED];
+    return (product_case){
+        .name = format->name, .format = format->name, .rows = 35, .k = 1024, .n = 131};
+}
+
+/* Whether the case is one for row r. */
+static bool is_for(const product_case *p, uint32_t r)
+{
+    if (r == STEEL)
+        return p->kind != SLICED;
+    const op_tile *t = &op_tiles[r % OP_TILES];
+    /* Large tiles without matrix units compile for seconds: the same lines as the small ones. */
+    const bool slow = r == OP_TILES + OP_TILE_128 || r == OP_TILES + OP_TILE_64;
+    if (slow && (p->cost == CHECK_HEAVY || strcmp(p->name, "edges added") != 0))
+        return false;
+    if (p->kind == SLICED && t->units > 1)
+        return false;
+    return op_tile_takes_k(t, p->k) && p->kind != LARGE_W;
+}
+
+/* Case and row of entry i. */
+static product_case get(uint32_t i, uint32_t *row)
+{
+    for (uint32_t c = 0; c < NAMED + check_format_count; c++) {
+        const product_case p = case_at(c);
+        for (*row = 0; *row < ROWS; ++*row)
+            if (is_for(&p, *row) && i-- == 0)
+                return p;
+    }
+    return (product_case){.name = NULL};
+}
+
+static uint32_t count(void)
+{
+    static uint32_t all;
+    for (uint32_t row; all == 0 || get(all, &row).name != NULL;)
+        all++;
+    return all;
+}
+
+static void describe(uint32_t i, check_case *out)
+{
+    uint32_t row;
+    const product_case p = get(i, &row);
+    const bool slow = row == OP_TILES + OP_TILE_128 || row == OP_TILES + OP_TILE_64;
+    out->cost = slow && p.cost == CHECK_QUICK ? CHECK_NORMAL : p.cost;
+    snprintf(out->name, sizeof out->name, "%s: %s", row_names[row], p.name);
+}
+
+/* ---- one product ------------------------------------------------------------------------------ */
 
 typedef struct product_run {
     const product_case *of;
@@ -176,8 +178,21 @@ typedef struct product_run {
 static void record(gpu_recorder *rec, void *user)
 {
     const product_run *r = user;
-    op_record_product(rec, r->weight, r->row, r->x, r->y, r->of->rows, r->of->column, r->width,
-                      r->of->mode, &r->with);
+    op_record_product(rec, r->weight, r->row, &(op_prologue){0}, r->x, r->y, r->of->rows,
+                      r->of->column, r->width, r->of->mode, &r->with);
+}
+
+/* False, and the case is skipped, where the device cannot run the row. */
+static bool runs(check_context *c, const op_kernel_row *row)
+{
+    check_that(c, row != NULL, "the row is missing");
+    if (row != NULL && op_row_runs(c->device, row))
+        return true;
+    c->result->skipped = row != NULL;
+    if (row != NULL)
+        snprintf(c->result->detail, sizeof c->result->detail, "this device cannot run %s",
+                 row->name);
+    return false;
 }
 
 static check_weight make_weight(check_context *c, const product_case *p)
@@ -223,7 +238,7 @@ static void compare(check_context *c, const product_run *r, const float *x, cons
     const product_case *p = r->of;
     double *want = check_alloc(c, r->width, sizeof *want);
     float *before = check_alloc(c, p->n, sizeof *before);
-    const bool f32 = strcmp(r->row->name, "steel") == 0;
+    const bool f32 = r->row->tile == NULL;
     double limit = f32 ? LIMIT_F32 : LIMIT_HALF;
     const bool all = (uint64_t)p->rows * p->k * p->n < 100000000;
     if (p->kind == PRODUCTS)
@@ -255,17 +270,24 @@ static void compare(check_context *c, const product_run *r, const float *x, cons
     }
 }
 
+static void give_scratch(check_context *c, op_products *with, const op_kernel_row *row, uint64_t n,
+                         uint64_t k, uint32_t rows)
+{
+    const op_product_bytes bytes = op_product_scratch_bytes(c->device, row, n, k, rows);
+    if (bytes.scratch > 0) {
+        with->scratch = check_output(c, bytes.scratch);
+        with->sums = check_output(c, bytes.sums);
+    }
+}
+
 static void run(check_context *c, uint32_t i)
 {
-    const product_case p = get(i);
-    product_run r = {.of = &p, .row = find_row(row_names[i % ROWS])};
+    uint32_t row;
+    const product_case p = get(i, &row);
+    product_run r = {.of = &p, .row = row_at(row)};
     r.width = (uint64_t)p.column + p.n + p.more;
-    if (!op_row_runs(c->device, r.row)) {
-        c->result->skipped = true;
-        snprintf(c->result->detail, sizeof c->result->detail, "this device has no row %s",
-                 r.row->name);
+    if (!runs(c, r.row))
         return;
-    }
     const uint64_t xs = (uint64_t)p.rows * p.k, ys = p.rows * r.width;
     const check_weight w = make_weight(c, &p);
     float *x = p.kind == RAMP ? check_ramp(c, xs) : check_random(c, xs, 11);
@@ -273,12 +295,14 @@ static void run(check_context *c, uint32_t i)
     if (c->status != TEMPER_OK)
         return;
     shape_x(&p, x);
+    check_that(c, w.weight->halves == (p.kind != LARGE_W), "f16 %s hold the weight",
+               w.weight->halves ? "is thought to" : "is thought not to");
+    if (p.kind == SLICED)
+        check_that(c, op_tile_slices(r.row->tile, p.rows, p.n, p.k) > 1, "K is not split");
     r.weight = w.weight;
     r.x = check_input(c, x, xs * 4);
     r.y = check_input(c, start, ys * 4);
-    const op_product_bytes bytes = op_product_scratch_bytes(c->device, r.row, p.n, p.k, p.rows);
-    r.with.scratch = check_output(c, bytes.scratch);
-    r.with.sums = check_output(c, bytes.sums > 0 ? bytes.sums : 4);
+    give_scratch(c, &r.with, r.row, p.n, p.k, p.rows);
     const bool time = c->time;
     c->time = false; /* accumulating again and again is timed after the comparison */
     const float *y = check_go(c, record, &r, r.y, 0, 0);
@@ -292,29 +316,174 @@ static void run(check_context *c, uint32_t i)
 
 const check_group check_products = {"matmul", count, describe, run};
 
-/* ---- the halves themselves ------------------------------------------------------------------- */
+/* ---- every number of rows --------------------------------------------------------------------- */
+
+enum { EDGES_MOST = 130, EDGES_K = 1024, EDGES_N = 68, EDGES_ALIGNMENT = 64 };
+
+static const op_kernel_row *edge_row(uint32_t i)
+{
+    return row_at(i < OP_TILES ? i : i == OP_TILES ? OP_TILES + OP_TILE_16 : STEEL);
+}
+
+static uint32_t edges_count(void)
+{
+    return OP_TILES + 2;
+}
+
+static void describe_edges(uint32_t i, check_case *out)
+{
+    const op_kernel_row *row = edge_row(i);
+    snprintf(out->name, sizeof out->name, "%s: 1 to 130 rows", row != NULL ? row->name : "?");
+    out->cost = CHECK_NORMAL;
+}
+
+/* Where the result of so many rows begins: one after another, with room between them. */
+static uint64_t edges_start(uint32_t rows)
+{
+    uint64_t at = 0;
+    for (uint32_t r = 1; r < rows; r++)
+        at += (r * EDGES_N / EDGES_ALIGNMENT + 1) * EDGES_ALIGNMENT;
+    return at;
+}
+
+static void record_edges(gpu_recorder *rec, void *user)
+{
+    const product_run *r = user;
+    for (uint32_t rows = 1; rows <= EDGES_MOST; rows++) {
+        const gpu_view y = {r->y.buffer, r->y.offset + edges_start(rows) * 4,
+                            (uint64_t)rows * EDGES_N * 4};
+        op_record_product(rec, r->weight, r->row, &(op_prologue){0}, r->x, y, rows, 0, EDGES_N,
+                          OP_WRITE, &r->with);
+    }
+}
+
+static void run_edges(check_context *c, uint32_t i)
+{
+    product_run r = {.row = edge_row(i)};
+    if (!runs(c, r.row))
+        return;
+    const uint64_t xs = (uint64_t)EDGES_MOST * EDGES_K;
+    const check_weight w =
+        check_make_weight(c, *check_format_named("q4_min_32"), EDGES_N, EDGES_K, 7);
+    float *x = check_random(c, xs, 11);
+    double *want = check_alloc(c, (uint64_t)EDGES_MOST * EDGES_N, sizeof *want);
+    if (c->status != TEMPER_OK)
+        return;
+    r.weight = w.weight;
+    r.x = check_input(c, x, xs * 4);
+    r.y = check_output(c, edges_start(EDGES_MOST + 1) * 4);
+    give_scratch(c, &r.with, r.row, EDGES_N, EDGES_K, EDGES_MOST);
+    const float *y = check_go(c, record_edges, &r, r.y, 0, 0);
+    ref_matmul(x, w.values, NULL, 0, EDGES_MOST, EDGES_N, EDGES_K, want);
+    for (uint32_t rows = 1; y != NULL && rows <= EDGES_MOST; rows++) {
+        const float *got = y + edges_start(rows);
+        check_close(c, got, want, (uint64_t)rows * EDGES_N,
+                    r.row->tile == NULL ? LIMIT_F32 : LIMIT_HALF);
+        for (uint64_t at = (uint64_t)rows * EDGES_N; got + at < y + edges_start(rows + 1); at++)
+            check_that(c, isnan(got[at]), "%u rows: more was written", rows);
+    }
+}
+
+const check_group check_product_edges = {"matmul", edges_count, describe_edges, run_edges};
+
+/* ---- the halves themselves -------------------------------------------------------------------- */
+
+enum { HALVES_ROWS = 5, HALVES_X_ROWS = 16, HALVES_K = 256, HALVES_COLS = 9 };
+
+static const char *const prologue_names[] = {"inputs", "inputs of a norm", "inputs of a gate"};
+
+typedef struct halves_run {
+    op_prologue before;
+    const op_weight *weight;
+    const op_kernel_row *row;
+    gpu_view x, y;
+    op_products with;
+} halves_run;
+
+/* The inputs by each prologue, then the weights of every format by each small tile. */
+enum { INPUTS = 3, SMALL_TILES = 3 };
 
 static uint32_t halves_count(void)
 {
-    return check_format_count;
+    return INPUTS + 2 * SMALL_TILES * check_format_count;
+}
+
+/* matrix_32 .. matrix_16_deep, then plain_32 .. */
+static const op_kernel_row *small_row(uint32_t i)
+{
+    return row_at(i % (2 * SMALL_TILES) / SMALL_TILES * OP_TILES + OP_TILE_32 + i % SMALL_TILES);
 }
 
 static void describe_halves(uint32_t i, check_case *out)
 {
-    snprintf(out->name, sizeof out->name, "halves: %s", check_formats[i].name);
+    if (i < INPUTS) {
+        snprintf(out->name, sizeof out->name, "halves: %s", prologue_names[i]);
+        return;
+    }
+    const op_kernel_row *row = small_row(i - INPUTS);
+    snprintf(out->name, sizeof out->name, "%s: halves of %s", row != NULL ? row->name : "?",
+             check_formats[(i - INPUTS) / (2 * SMALL_TILES)].name);
 }
 
-enum { HALVES_ROWS = 5, HALVES_COLS = 9 };
-
-typedef struct halves_run {
-    const op_weight *weight;
-    gpu_view x, scratch;
-} halves_run;
-
-static void record_halves(gpu_recorder *rec, void *user)
+static void record_inputs(gpu_recorder *rec, void *user)
 {
     const halves_run *r = user;
-    op_record_halves(rec, r->weight, r->x, HALVES_ROWS, r->scratch);
+    op_record_product_input(rec, &r->before, r->x, HALVES_ROWS, HALVES_X_ROWS, HALVES_K,
+                            r->with.scratch);
+}
+
+/* Halves times their row's scale, which is a power of two, are the row, each rounded once at the
+ * row's size. In f32 before that a norm or a gate is off by 2^-21 of itself. */
+static void compare_inputs(check_context *c, const uint8_t *out, const double *want)
+{
+    for (uint32_t row = 0; out != NULL && row < HALVES_ROWS; row++) {
+        int exponent = 0;
+        float scale;
+        memcpy(&scale, out + row * 4, sizeof scale);
+        check_that(c, frexpf(scale, &exponent) == 0.5f, "scale %g is no power of two",
+                   (double)scale);
+        for (uint32_t k = 0; k < HALVES_K; k++) {
+            const uint64_t at = ((uint64_t)(k / 32) * HALVES_X_ROWS + row) * 32 + k % 32;
+            uint16_t half;
+            memcpy(&half, out + OP_PRODUCT_ROWS * 4 + at * 2, sizeof half);
+            const double got = (double)f16_to_f32(half) * (double)scale;
+            const double right = want[row * HALVES_K + k];
+            check_that(c, fabs(got - right) <= fabs(right) / 2047 + (double)scale * 6e-8,
+                       "element %u of row %u is %.9g, not %.9g", k, row, got, right);
+        }
+    }
+}
+
+static void run_inputs(check_context *c, op_prologue_kind kind)
+{
+    const uint64_t width = kind == OP_PROLOGUE_SILU_GATE ? 2 * HALVES_K : HALVES_K;
+    float *x = check_random(c, HALVES_ROWS * width, 19), *norm = check_random(c, HALVES_K, 20);
+    double *want = check_alloc(c, HALVES_ROWS * HALVES_K, sizeof *want);
+    if (c->status != TEMPER_OK)
+        return;
+    for (uint64_t i = 0; i < width; i++) {
+        x[width + i] *= 7e4f;
+        x[2 * width + i] *= 1e-6f;
+        x[3 * width + i] = 0.0f;
+    }
+    halves_run r = {.before = {.kind = kind, .eps = 1e-5f}};
+    r.x = check_input(c, x, HALVES_ROWS * width * 4);
+    r.before.weight = check_input(c, norm, HALVES_K * 4);
+    r.with.scratch = check_output(c, OP_PRODUCT_ROWS * 4 + HALVES_X_ROWS * HALVES_K * 2);
+    if (kind == OP_PROLOGUE_RMSNORM)
+        ref_rmsnorm(x, norm, HALVES_ROWS, HALVES_K, 1e-5, want);
+    else if (kind == OP_PROLOGUE_SILU_GATE)
+        ref_silu_gate(x, HALVES_ROWS, HALVES_K, want);
+    for (uint64_t i = 0; kind == OP_PROLOGUE_NONE && i < HALVES_ROWS * HALVES_K; i++)
+        want[i] = (double)x[i];
+    compare_inputs(c, check_go(c, record_inputs, &r, r.with.scratch, 0, 0), want);
+}
+
+static void record_identity(gpu_recorder *rec, void *user)
+{
+    const halves_run *r = user;
+    op_record_product(rec, r->weight, r->row, &(op_prologue){0}, r->x, r->y, (uint32_t)r->weight->k,
+                      0, HALVES_COLS, OP_WRITE, &r->with);
 }
 
 /* How far a half may be from an element. Rounding is off by a 2048th at most: of the element, and
@@ -325,62 +494,58 @@ static double halves_bound(weight_format format, double element, double largest)
     const bool f16_scale = format.scale == SCALE_F16 || format.scale == SCALE_F16_MIN;
     const bool minimum = format.scale == SCALE_F16_MIN || format.scale == SCALE_K_MIN;
     const double once = (fabs(element) + (minimum ? 2 * largest : 0)) / 2048;
-    return f16_scale || format.scale == SCALE_NONE ? once : 2 * once;
+    return (f16_scale || format.scale == SCALE_NONE ? once : 2 * once) + 6e-8;
 }
 
-/* A row times its scale, which is a power of two, is the row. */
-static void compare_halves(check_context *c, weight_format format, const uint16_t *halves,
-                           float scale, const float *row, uint32_t k)
+/* The weight times the identity: each result is one half. */
+static void run_weights(check_context *c, uint32_t i)
 {
-    int exponent = 0;
-    double largest = 0;
-    check_that(c, frexpf(scale, &exponent) == 0.5f, "scale %g is no power of two", (double)scale);
-    for (uint32_t i = 0; i < k; i++)
-        largest = fmax(largest, fabs((double)row[i]));
-    for (uint32_t i = 0; i < k; i++) {
-        const double got = (double)f16_to_f32(halves[i]) * (double)scale;
-        const double off = fabs(got - (double)row[i]);
-        check_that(c, off <= halves_bound(format, (double)row[i], largest) + (double)scale * 6e-8,
-                   "element %u is %.9g, not %.9g", i, got, (double)row[i]);
+    const weight_format format = check_formats[i / (2 * SMALL_TILES)].format;
+    halves_run r = {.row = small_row(i)};
+    if (!runs(c, r.row))
+        return;
+    const uint32_t k = r.row->tile->units > 1 ? 1024 : format.scale >= SCALE_K ? 768 : 256;
+    const check_weight w = check_make_weight(c, format, HALVES_COLS, k, 17);
+    float *x = check_alloc(c, (uint64_t)k * k, sizeof *x);
+    if (c->status != TEMPER_OK)
+        return;
+    for (uint64_t d = 0; d < k; d++)
+        x[d * k + d] = 1.0f;
+    r.weight = w.weight;
+    r.x = check_input(c, x, (uint64_t)k * k * 4);
+    r.y = check_output(c, (uint64_t)k * HALVES_COLS * 4);
+    give_scratch(c, &r.with, r.row, HALVES_COLS, k, k);
+    const float *got = check_go(c, record_identity, &r, r.y, 0, 0);
+    for (uint32_t n = 0; got != NULL && n < HALVES_COLS; n++) {
+        const float *row = w.values + (uint64_t)n * k;
+        double largest = 0;
+        for (uint32_t d = 0; d < k; d++)
+            largest = fmax(largest, fabs((double)row[d]));
+        for (uint32_t d = 0; d < k; d++) {
+            const double half = (double)got[d * HALVES_COLS + n], right = (double)row[d];
+            check_that(c, fabs(half - right) <= halves_bound(format, right, largest),
+                       "element %u of column %u is %.9g, not %.9g", d, n, half, right);
+        }
     }
 }
 
 static void run_halves(check_context *c, uint32_t i)
 {
-    const weight_format format = check_formats[i].format;
-    const uint32_t k = format.scale >= SCALE_K ? 768 : 256;
-    if (!(gpu_device_features(c->device) & GPU_FEATURE_F16)) {
-        c->result->skipped = true;
-        snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
+    if (i >= INPUTS) {
+        run_weights(c, i - INPUTS);
         return;
     }
-    const check_weight w = check_make_weight(c, format, HALVES_COLS, k, 17);
-    float *x = check_random(c, (uint64_t)HALVES_ROWS * k, 19);
-    if (c->status != TEMPER_OK)
+    if (gpu_device_features(c->device) & GPU_FEATURE_F16) {
+        run_inputs(c, (op_prologue_kind)i);
         return;
-    for (uint32_t j = 0; j < k; j++) {
-        x[k + j] *= 7e4f;
-        x[2 * k + j] *= 1e-6f;
-        x[3 * k + j] = 0.0f;
     }
-    halves_run r = {.weight = w.weight, .x = check_input(c, x, (uint64_t)HALVES_ROWS * k * 4)};
-    const op_halves at = op_halves_of(c->device, w.weight, HALVES_ROWS);
-    r.scratch = check_output(c, at.size);
-    const uint8_t *out = check_go(c, record_halves, &r, r.scratch, 0, 0);
-    for (uint32_t row = 0; out != NULL && row < HALVES_ROWS + HALVES_COLS; row++) {
-        const bool of_x = row < HALVES_ROWS;
-        const uint64_t n = of_x ? row : row - HALVES_ROWS;
-        float scale;
-        memcpy(&scale, out + (of_x ? at.x_scale : at.w_scale) + n * 4, sizeof scale);
-        compare_halves(c, of_x ? *check_format_named("f32") : format,
-                       (const uint16_t *)(out + (of_x ? at.x : at.w) + n * k * 2), scale,
-                       (of_x ? x : w.values) + n * k, k);
-    }
+    c->result->skipped = true;
+    snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
 }
 
 const check_group check_halves = {"matmul", halves_count, describe_halves, run_halves};
 
-/* ---- what the device is trusted with --------------------------------------------------------- */
+/* ---- what the device is trusted with ---------------------------------------------------------- */
 
 static const char *const agreement_names[] = {"check: a right kernel is trusted",
                                               "check: a wrong kernel is refused"};
@@ -395,25 +560,13 @@ static void describe_agreement(uint32_t i, check_case *out)
     snprintf(out->name, sizeof out->name, "%s", agreement_names[i]);
 }
 
-/* Wrong: the first eight of K are left out, of which least is to be seen at the largest K. */
+/* Wrong: what is left out is least to be seen at the largest K. */
 static void run_agreement(check_context *c, uint32_t i)
 {
-    static own_row wrong;
-    static char wrong_source[sizeof plain_source];
-    if (!(gpu_device_features(c->device) & GPU_FEATURE_F16)) {
-        c->result->skipped = true;
-        snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
-        return;
-    }
-    memcpy(wrong_source, plain_source, sizeof plain_source);
-    char *place = strstr(wrong_source, "var k = 0u");
-    check_that(c, place != NULL, "no place for the mistake");
-    if (place == NULL)
-        return;
-    memcpy(place, "var k = 1u", 10);
+    const op_kernel_row *row = check_plain_row(OP_TILE_16, i == 1);
     bool agrees = i == 1;
-    const op_kernel_row *row =
-        i == 0 ? make_row(&plain, plain_source) : make_row(&wrong, wrong_source);
+    if (!runs(c, row))
+        return;
     c->status = op_row_agrees(c->device, row, &agrees, c->err);
     check_that(c, agrees == (i == 0), "%s", i == 0 ? "it was refused" : "it was trusted");
 }

@@ -12,11 +12,13 @@
 #include "op/rows.h"
 
 static const check_group *const groups[] = {
-    &check_lookup,    &check_rmsnorm,       &check_matmul,     &check_products,    &check_halves,
-    &check_agreement, &check_fused,         &check_rope_store, &check_attention,   &check_silu_gate,
-    &check_add,       &check_sample,        &check_penalize,   &check_bias_logits, &check_best,
-    &check_nll,       &check_layernorm,     &check_head_norm,  &check_gelu_gate,   &check_gelu,
-    &check_bias,      &check_add_positions, &check_softcap,    &check_gather_ids,
+    &check_lookup,        &check_rmsnorm,   &check_matmul,        &check_products,
+    &check_product_edges, &check_halves,    &check_agreement,     &check_fused,
+    &check_rope_store,    &check_attention, &check_silu_gate,     &check_add,
+    &check_sample,        &check_penalize,  &check_bias_logits,   &check_best,
+    &check_nll,           &check_layernorm, &check_head_norm,     &check_gelu_gate,
+    &check_gelu,          &check_bias,      &check_add_positions, &check_softcap,
+    &check_gather_ids,
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 

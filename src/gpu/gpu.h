@@ -228,6 +228,7 @@ gpu_recorder *gpu_record_begin(gpu_device *device);
  * gives ticket 0. */
 gpu_recorder *gpu_record_prepare(gpu_device *device);
 gpu_device *gpu_recorder_device(gpu_recorder *rec);
+bool gpu_recorder_prepares(const gpu_recorder *rec);
 
 /* views: one a binding of the kernel, in binding order. params: the kernel's params struct (NULL
  * when it has none); both are copied. x, y, z workgroups; any being 0 records nothing; above

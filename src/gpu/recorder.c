@@ -54,6 +54,11 @@ gpu_device *gpu_recorder_device(gpu_recorder *rec)
     return rec->device;
 }
 
+bool gpu_recorder_prepares(const gpu_recorder *rec)
+{
+    return rec->prepare;
+}
+
 void gpu_record_cancel(gpu_recorder *rec)
 {
     assert(rec->open);

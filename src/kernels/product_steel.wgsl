@@ -1,15 +1,15 @@
-// y[r, c] = sum_k x[r, k] * w[c, k], or that added to y[r, c] with accumulate = 1, in f32.
+// y[r, c] = sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1, in f32.
 //
-// Shapes: x f32 [rows, K], w f32 [cols, K]; y f32 [rows, y_cols], the columns of w from col0 on.
-//   K a multiple of 16.
+// Shapes: x f32 [rows, K]; W one part of a weight, cols rows of it (piece weight); y f32 [rows,
+//   y_cols], the product's columns from col0 on. K a multiple of 16.
 // Mapping: a workgroup of 16 x 16 lanes makes a tile of 128 rows by 128 columns, a lane 8 by 8 of
 //   it in registers: two groups of four rows, 64 apart, by two of four columns, so that lanes
 //   side by side read words side by side. Tiles run in bands of eight tile rows and fold into two
 //   grid dimensions.
 // Needs: 256 invocations, 16.5 KiB of workgroup memory.
 // Why this version: steps of 16 along k lie transposed in workgroup memory ([k][row]), so that a
-//   lane's operands are whole words; rows are padded by four floats against bank conflicts, and the
-//   words of the next step wait in registers.
+//   lane's operands are whole words; rows are padded by four floats against bank conflicts, and
+//   what the next step needs waits in registers, the weight decoded.
 // Reference: ref_matmul.
 
 const STEP = 16u;
@@ -22,6 +22,7 @@ struct Params {
     rows: u32,
     cols: u32,
     k: u32,
+    stride: u32,      // of W's tables
     col0: u32,
     y_cols: u32,
     first_tile: u32,  // tiles [first_tile, tile_end) in this dispatch
@@ -29,13 +30,20 @@ struct Params {
     accumulate: u32,
 }
 
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> w: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+// use weight
+
+@group(0) @binding(3) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> y: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
 var<workgroup> tile_x: array<vec4<f32>, STEP * PITCH>;
 var<workgroup> tile_w: array<vec4<f32>, STEP * PITCH>;
+
+// Elements 8 * eighth .. of column n of W, as far as eighths count along all of k.
+fn w_eight(n: u32, eighth: u32) -> Eight {
+    let kb = eighth / 4u;
+    return weight_eight(n, kb, eighth % 4u, weight_scale(n, kb, eighth % 4u));
+}
 
 fn put(row: u32, column: u32, sum: vec4<f32>) {
     if (row >= params.rows) {
@@ -71,18 +79,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let tx = lane % 16u;
     let ty = lane / 16u;
 
-    // A lane stages four elements of rows 64 apart. Past the edge the last row is read again.
+    // A lane stages four elements of x, of rows 64 apart, and eight of a column of W. Past the edge
+    // the last row is read again.
     let words = params.k / 4u;
     let part = lane % 4u;
     let own = lane / 4u;
     var x_at0 = min(m0 + own, params.rows - 1u) * words + part;
     var x_at1 = min(m0 + own + 64u, params.rows - 1u) * words + part;
-    var w_at0 = min(n0 + own, params.cols - 1u) * words + part;
-    var w_at1 = min(n0 + own + 64u, params.cols - 1u) * words + part;
+    let w_column = lane % TILE;
+    let w_n = min(n0 + w_column, params.cols - 1u);
+    var w_eighth = lane / TILE;
+    let w_to = w_eighth * 8u * PITCH + w_column / 4u;
     var x0 = x[x_at0];
     var x1 = x[x_at1];
-    var w0 = w[w_at0];
-    var w1 = w[w_at1];
+    var w0 = w_eight(w_n, w_eighth);
 
     // sIJ: row I of the eight, columns 4 J of the eight.
     var s00 = vec4<f32>();
@@ -106,20 +116,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             let at = (part * 4u + i) * PITCH + own / 4u;
             tile_x[at][own % 4u] = x0[i];
             tile_x[at + 16u][own % 4u] = x1[i];
-            tile_w[at][own % 4u] = w0[i];
-            tile_w[at + 16u][own % 4u] = w1[i];
+            tile_w[w_to + i * PITCH][w_column % 4u] = w0.low[i];
+            tile_w[w_to + (4u + i) * PITCH][w_column % 4u] = w0.high[i];
         }
         workgroupBarrier();
-        // The words of the next step, asked for before this one multiplies.
+        // What the next step needs, asked for before this one multiplies.
         if (k + STEP < params.k) {
             x_at0 += STEP / 4u;
             x_at1 += STEP / 4u;
-            w_at0 += STEP / 4u;
-            w_at1 += STEP / 4u;
+            w_eighth += STEP / 8u;
             x0 = x[x_at0];
             x1 = x[x_at1];
-            w0 = w[w_at0];
-            w1 = w[w_at1];
+            w0 = w_eight(w_n, w_eighth);
         }
         for (var i = 0u; i < STEP; i++) {
             let a0 = tile_x[i * PITCH + ty];

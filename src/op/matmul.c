@@ -73,29 +73,61 @@ static const op_kernel_row rows_of_matmul[] = {
      .tile_rows = 1,
      .tile_cols = 4,
      .why = "a decoding step: bound by reading the weight once"},
-    {.name = "half_matrix",
-     .kernel = &kernel_product_half_matrix,
+    {.name = "matrix_128",
+     .kernel = &kernel_product_matrix,
      .invocations = 128,
-     .workgroup_memory = 20 << 10,
+     .workgroup_memory = 20480,
      .gpu_only = true,
-     .tiles = OP_TILES_F16,
+     .tile = &op_tiles[OP_TILE_128],
      .runs = op_half_runs,
-     .fits = op_half_fits,
-     .tile_rows = 128,
-     .tile_cols = 128,
-     .why =
-         "many rows on matrix units: the weight is unpacked to f16 once, products are added up in "
-         "f32"},
+     .fits = op_tile_fits_128,
+     .why = "many rows on matrix units: the weight is unpacked to f16 on its way into the tile, "
+            "products are added up in f32"},
+    {.name = "matrix_64",
+     .kernel = &kernel_product_matrix,
+     .invocations = 256,
+     .workgroup_memory = 34816,
+     .gpu_only = true,
+     .tile = &op_tiles[OP_TILE_64],
+     .runs = op_half_runs,
+     .fits = op_tile_fits_64,
+     .why = "the same where there are few tiles: halves of them, two teams along K"},
+    {.name = "matrix_32",
+     .kernel = &kernel_product_matrix,
+     .invocations = 256,
+     .workgroup_memory = 30720,
+     .gpu_only = true,
+     .tile = &op_tiles[OP_TILE_32],
+     .runs = op_half_runs,
+     .fits = op_tile_fits_32,
+     .why = "tens of rows: tiles of 32 by 64, four teams along K"},
+    {.name = "matrix_16",
+     .kernel = &kernel_product_matrix,
+     .invocations = 256,
+     .workgroup_memory = 20480,
+     .gpu_only = true,
+     .tile = &op_tiles[OP_TILE_16],
+     .runs = op_half_runs,
+     .fits = op_tile_fits_16,
+     .why = "few rows: eight teams along K read the weight at once"},
+    {.name = "matrix_16_deep",
+     .kernel = &kernel_product_matrix,
+     .invocations = 256,
+     .workgroup_memory = 34816,
+     .gpu_only = true,
+     .tile = &op_tiles[OP_TILE_16_DEEP],
+     .runs = op_half_runs,
+     .fits = op_tile_fits_16_deep,
+     .why = "the same for weights of few rows: narrow tiles, steps of 128 along K"},
     {.name = "steel",
      .kernel = &kernel_product_steel,
      .invocations = 256,
-     .workgroup_memory = 17 << 10,
+     .workgroup_memory = 16896,
      .gpu_only = true,
-     .tiles = OP_TILES_F32,
      .fits = op_steel_fits,
      .tile_rows = 128,
      .tile_cols = 128,
-     .why = "many rows in f32: the weight is unpacked once, tiles pass through workgroup memory"},
+     .why = "many rows in f32: tiles pass through workgroup memory"},
     {.name = "register_tile",
      .kernel = &kernel_matmul,
      .invocations = 64,
@@ -163,18 +195,74 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
     }
 }
 
-const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, uint32_t rows,
-                                   const op_products *with)
+/* Whether rows of x and y, each a view of its own, may be bound. */
+static bool rows_are_aligned(gpu_device *device, uint64_t k, uint64_t width)
 {
-    const op_shape shape = {.rows = rows,
-                            .n = weight->n,
-                            .k = weight->k,
-                            .format = weight->format,
-                            .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
-                            .fixed = with != NULL && with->fixed,
-                            .scratch = with != NULL && with->scratch.buffer != NULL,
-                            .half = with != NULL && with->half};
+    const uint64_t alignment = gpu_device_limits(device)->storage_alignment;
+    return k * 4 % alignment == 0 && width * 4 % alignment == 0;
+}
+
+const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, uint32_t rows,
+                                   uint64_t width, const op_products *with)
+{
+    op_shape shape = {.rows = rows,
+                      .n = weight->n,
+                      .k = weight->k,
+                      .format = weight->format,
+                      .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
+                      .fixed = with != NULL && with->fixed,
+                      .scratch = with != NULL && with->scratch.buffer != NULL,
+                      .half = with != NULL && with->half && weight->halves};
+    if (op_single_rows_fit(&shape) && rows_are_aligned(device, weight->k, width))
+        shape.rows = 1;
     return op_choose(device, &op_table_matmul, &shape);
+}
+
+bool op_row_fuses(const op_kernel_row *row)
+{
+    return row->kernel == &kernel_matvec_staged || row->tile != NULL;
+}
+
+/* Rows that bind; one, where the row of the table is for one. */
+static void record_rows(gpu_recorder *rec, const op_weight *weight, const op_kernel_row *row,
+                        const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
+                        columns to, op_mode mode)
+{
+    for (uint32_t i = 0; i < weight->part_count; i++) {
+        const op_weight_part *part = &weight->parts[i];
+        if (row->kernel == &kernel_matvec_staged)
+            op_record_staged(rec, weight, part, row, before, x, y, to.first, mode);
+        else if (row->kernel == &kernel_matvec)
+            op_record_matvec(rec, weight, part, row, x, y, to.first, mode);
+        else
+            record_part(rec, weight, part, row, x, y, rows, to, mode);
+    }
+}
+
+void op_record_matmul(gpu_recorder *rec, const op_weight *weight, const op_kernel_row *row,
+                      const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
+                      uint64_t column, uint64_t width, op_mode mode, const op_products *with)
+{
+    gpu_device *device = gpu_recorder_device(rec);
+    const uint64_t x_bytes = weight->k * (before->kind == OP_PROLOGUE_SILU_GATE ? 8 : 4);
+    const uint64_t y_bytes = width * 4;
+    const bool tiles = row->tile != NULL || row->kernel == &kernel_product_steel;
+    uint64_t step = op_rows_that_bind(device, rows, max_u64(x_bytes, y_bytes));
+    if (tiles)
+        step = min_u64(step, OP_PRODUCT_ROWS);
+    else if (row->tile_rows == 1)
+        step = 1;
+    for (uint64_t r = 0; r < rows; r += step) {
+        const uint64_t count = min_u64(step, rows - r);
+        const gpu_view some_x = op_view_rows(device, x, r, count, x_bytes);
+        const gpu_view some_y = op_view_rows(device, y, r, count, y_bytes);
+        if (tiles)
+            op_record_product(rec, weight, row, before, some_x, some_y, (uint32_t)count, column,
+                              width, mode, with);
+        else
+            record_rows(rec, weight, row, before, some_x, some_y, (uint32_t)count,
+                        (columns){column, width}, mode);
+    }
 }
 
 void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
@@ -187,35 +275,14 @@ void op_matmul_columns(gpu_recorder *rec, const op_weight *weight, gpu_view x, g
                        uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
                        const op_products *with)
 {
-    const uint64_t x_bytes = weight->k * 4, y_bytes = width * 4;
-    if (rows == 0 || !op_check_view(rec, "matmul", "x", x, rows * x_bytes) ||
-        !op_check_view(rec, "matmul", "y", y, rows * y_bytes))
+    if (rows == 0 || !op_check_view(rec, "matmul", "x", x, rows * weight->k * 4) ||
+        !op_check_view(rec, "matmul", "y", y, rows * width * 4))
         return;
     assert(column <= width && weight->n <= width - column && width <= UINT32_MAX);
     gpu_device *device = gpu_recorder_device(rec);
-    const op_kernel_row *row = op_matmul_row(device, weight, rows, with);
-    const bool tiles = row->tiles != OP_TILES_NONE;
-    if (tiles) /* fewer rows, as a prompt's last ones may be, need the row that fits everything */
-        pipeline_of(device, weight->format, &rows_of_matmul[op_table_matmul.count - 1]);
-    const uint64_t fit = op_rows_that_bind(device, rows, max_u64(x_bytes, y_bytes));
-    const uint64_t step = tiles ? min_u64(fit, OP_PRODUCT_ROWS) : fit;
-    for (uint64_t r = 0; r < rows; r += step) {
-        const uint64_t count = min_u64(step, rows - r);
-        const gpu_view some_x = op_view_rows(device, x, r, count, x_bytes);
-        const gpu_view some_y = op_view_rows(device, y, r, count, y_bytes);
-        if (tiles)
-            op_record_product(rec, weight, row, some_x, some_y, (uint32_t)count, column, width,
-                              mode, with);
-        for (uint32_t i = 0; !tiles && i < weight->part_count; i++) {
-            const op_weight_part *part = &weight->parts[i];
-            if (row->kernel == &kernel_matvec_staged)
-                op_record_staged(rec, weight, part, row, &(op_prologue){0}, some_x, some_y, column,
-                                 mode);
-            else if (row->kernel == &kernel_matvec)
-                op_record_matvec(rec, weight, part, row, some_x, some_y, column, mode);
-            else
-                record_part(rec, weight, part, row, some_x, some_y, (uint32_t)count,
-                            (columns){column, width}, mode);
-        }
+    for (uint32_t count = op_first_rows(rec, rows); count > 0; count = op_next_rows(count, rows)) {
+        const op_kernel_row *row = op_matmul_row(device, weight, count, width, with);
+        op_record_matmul(rec, weight, row, &(op_prologue){0}, x, y, count, column, width, mode,
+                         with);
     }
 }

@@ -67,6 +67,7 @@ typedef struct op_weight {
     uint64_t n, k;
     const char *label;  /* owned copy */
     gpu_device *device; /* one reference */
+    bool halves;        /* f16 holds all rows written so far (weight_suits_f16) */
     uint32_t part_count;
     op_weight_part parts[]; /* ascending row0, no gaps */
 } op_weight;
@@ -119,15 +120,16 @@ typedef enum op_mode {
 void op_matmul(gpu_recorder *rec, const op_weight *weight, gpu_view x, gpu_view y, uint32_t rows,
                op_mode mode);
 
-/* What a product of many rows may use. */
+/* What a product may use. */
 typedef struct op_products {
-    gpu_view scratch; /* op_matmul_scratch_bytes or more, its contents mean nothing after; buffer
-                         NULL: none, and so no tiles in workgroup memory */
-    gpu_view sums;    /* the same; a buffer of its own */
-    bool fixed;       /* the operand of a single row may be 16-bit fixed point: error about 4e-5 of
-                         the root mean square */
-    bool half;        /* operands may be rounded to f16 (sums stay f32): error about 3e-4 of the
-                         root mean square. Set it only where op_matmul_check says so */
+    gpu_view scratch; /* op_matmul_scratch_bytes or more, its contents mean nothing after: inputs in
+                         f16; buffer NULL: none, and so no f16 */
+    gpu_view sums; /* the same, for sums of a product that is split along K; a buffer of its own */
+    bool fixed;    /* the operand of a single row may be 16-bit fixed point: error about 4e-5 of
+                      the root mean square */
+    bool half;     /* operands may be rounded to f16 (sums stay f32): error about 3e-4 of the
+                      root mean square. Set it only where op_matmul_check says so; a weight that
+                      f16 does not hold is multiplied in f32 all the same */
 } op_products;
 
 /* Bytes for products of up to so many rows with a weight; 0 where none would be used. */

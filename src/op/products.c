@@ -1,47 +1,31 @@
 /*
- * products.c - the product of many rows through tiles in workgroup memory: on matrix units with f16
- * operands, or in f32 registers. Both read the weight from scratch, where it is unpacked once a
- * call (a chunk of its rows at a time).
+ * products.c - the product of several rows through tiles in workgroup memory: on matrix units with
+ * f16 operands, or in f32 registers. Both decode the weight on its way into the tile.
  *
  * Rounding: with matrix units a weight and an input are rounded to f16 (half a unit in 2^11 each)
- * and products are added up in f32; a row whose largest value f16 does not hold well is moved by a
- * power of two and back. In f32 nothing is rounded but the sums.
+ * and products are added up in f32. A row of inputs whose largest value f16 does not hold well is
+ * moved by a power of two and back; a weight with such a row never comes here (op_weight.halves).
+ * In f32 nothing is rounded but the sums.
  */
 #include <assert.h>
-#include <math.h>
 
 #include "base/checked.h"
-#include "base/half.h"
-#include "base/log.h"
-#include "base/mem.h"
-#include "base/random.h"
 #include "kernels/kernels.gen.h"
 #include "op/op.h"
 #include "op/rows.h"
 
 enum {
-    CHUNK_ROWS = 128,     /* chunks of a weight are multiples of it: whole tiles, aligned views */
-    MOST_K = 32768,       /* so that one chunk fits every device's binding */
-    LEAST_ROWS_HALF = 16, /* of x: below it the register tile reads the packed weight sooner */
-    LEAST_ROWS_STEEL = 48,
-    LEAST_COLS = 32,
-    MOST_ROWS = OP_PRODUCT_ROWS,
-    ALIGNMENT = 256,
-    UNPACK_LANES = 64,
-    TO_HALF_LANES = 128,
+    BAND = 8,          /* rows of tiles in a band, as in the kernel */
+    ROWS_UNIT = 16,    /* every tile is a multiple of so many rows */
+    WIDEST_TILE = 128, /* columns and rows of the largest tile */
+    WIDE_ROW = 1024,
+    WIDE_LANES = 256, /* of product_input for such a row; half of them for less */
     JOIN_LANES = 256,
-    SCALE_LANES = 64,
+    STEEL_ROWS = 48, /* below, the register tile is sooner done */
+    STEEL_COLS = 32,
 };
 
-/* Bytes of an unpacked chunk: more reads the inputs less often, less stays in the cache. */
-static const uint64_t chunk_bytes = UINT64_C(64) << 20;
-
-static bool is_half(const op_kernel_row *row)
-{
-    return row->tiles == OP_TILES_F16;
-}
-
-/* ---- which shapes, which devices ------------------------------------------------------------- */
+/* ---- which devices, which shapes ------------------------------------------------------------- */
 
 bool op_half_runs(gpu_device *device)
 {
@@ -57,548 +41,327 @@ bool op_half_runs(gpu_device *device)
     return false;
 }
 
-bool op_half_fits(const op_shape *shape)
-{
-    return shape->scratch && shape->half && shape->rows >= LEAST_ROWS_HALF &&
-           shape->n >= LEAST_COLS && shape->k % 32 == 0 && shape->k <= MOST_K;
-}
-
 bool op_steel_fits(const op_shape *shape)
 {
-    return shape->scratch && shape->rows >= LEAST_ROWS_STEEL && shape->n >= LEAST_COLS &&
-           shape->k % 16 == 0 && shape->k <= MOST_K;
+    return shape->rows >= STEEL_ROWS && shape->n >= STEEL_COLS && shape->k % 16 == 0;
 }
 
 /* ---- scratch --------------------------------------------------------------------------------- */
 
-/* Nothing but the end of x depends on the rows: one bind group serves any number of them. */
-typedef struct scratch_plan {
-    uint64_t chunk;                        /* rows of the weight unpacked at a time */
-    uint64_t w_scale, w, x_scale, x, size; /* offsets, and the bytes in all */
-    uint64_t sums;                         /* bytes of that buffer */
-} scratch_plan;
+/* Where the inputs' scales and halves lie. Nothing but the end of the halves depends on the rows:
+ * one bind group serves any number of them. */
+enum { SCALES_BYTES = OP_PRODUCT_ROWS * 4 };
 
-static uint64_t aligned(uint64_t bytes)
+static uint64_t halves_bytes(uint64_t rows, uint64_t k)
 {
-    return ceil_div(bytes, ALIGNMENT) * ALIGNMENT;
+    return ceil_div(rows, WIDEST_TILE) * WIDEST_TILE * k * 2;
 }
 
-static scratch_plan plan(gpu_device *device, uint64_t n, uint64_t k, uint64_t rows, bool half)
+/* A vec4 of sums is never cut: rows of sums are so many columns wide. */
+static uint64_t pitch_of(uint64_t cols)
 {
-    const gpu_limits *limits = gpu_device_limits(device);
-    const uint64_t most =
-        min_u64(chunk_bytes, min_u64(limits->max_storage_binding, limits->max_buffer_size / 2));
-    const uint64_t row_bytes = k * (half ? 2 : 4);
-    scratch_plan p = {0};
-    p.chunk = min_u64(ceil_div(n, CHUNK_ROWS), max_u64(most / row_bytes / CHUNK_ROWS, 1));
-    p.chunk *= CHUNK_ROWS;
-    p.w = half ? aligned(p.chunk * 4) : 0;
-    p.x_scale = p.w + aligned(p.chunk * row_bytes);
-    p.x = p.x_scale + (half ? aligned(MOST_ROWS * 4) : 0);
-    p.size = p.x + (half ? aligned(rows * row_bytes) : 0);
-    if (half)
-        p.sums = min_u64(most, ceil_div(rows, 128) * 128 * p.chunk * 4);
-    return p;
-}
-
-static gpu_view part_of(gpu_view scratch, uint64_t offset, uint64_t size)
-{
-    return (gpu_view){scratch.buffer, scratch.offset + offset, size};
+    return ceil_div(cols, 4) * 4;
 }
 
 op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row, uint64_t n,
                                           uint64_t k, uint32_t rows)
 {
-    const scratch_plan p = plan(device, n, k, min_u64(rows, MOST_ROWS), is_half(row));
-    return (op_product_bytes){max_u64(p.size, 4), p.sums};
+    if (row->tile == NULL)
+        return (op_product_bytes){0, 0};
+    const uint64_t most = gpu_device_limits(device)->max_storage_binding;
+    rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
+    /* At least a column of tiles at a time, for results that do not lie in y as they should. */
+    uint64_t sums = (uint64_t)rows * WIDEST_TILE * 4;
+    for (uint64_t r = ROWS_UNIT; r < (uint64_t)rows + ROWS_UNIT; r += ROWS_UNIT) {
+        const uint64_t slices = op_tile_slices(row->tile, r, n, k);
+        const uint64_t least = min_u64(r, rows) * slices * WIDEST_TILE * 4;
+        const uint64_t all = slices > 1 ? min_u64(r, rows) * slices * pitch_of(n) * 4 : 0;
+        sums = max_u64(sums, max_u64(least, min_u64(all, most)));
+    }
+    return (op_product_bytes){SCALES_BYTES + halves_bytes(rows, k), sums};
 }
 
 op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
                                          uint64_t k, uint32_t rows)
 {
     op_product_bytes bytes = {0, 0};
-    op_shape shape = {.rows = rows, .n = n, .k = k, .format = format, .scratch = true};
-    for (int half = 0; half < 2; half++) {
-        shape.half = half != 0;
+    op_shape shape = {.n = n,
+                      .k = k,
+                      .format = format,
+                      .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
+                      .scratch = true,
+                      .half = true};
+    rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
+    for (uint64_t r = ROWS_UNIT; rows >= 2 && r < (uint64_t)rows + ROWS_UNIT; r += ROWS_UNIT) {
+        shape.rows = min_u64(r, rows);
         const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
-        if (row->tiles == OP_TILES_NONE)
+        if (row->tile == NULL)
             continue;
-        const op_product_bytes own = op_product_scratch_bytes(device, row, n, k, rows);
+        const op_product_bytes own =
+            op_product_scratch_bytes(device, row, n, k, (uint32_t)shape.rows);
         bytes.scratch = max_u64(bytes.scratch, own.scratch);
         bytes.sums = max_u64(bytes.sums, own.sums);
     }
     return bytes;
 }
 
-/* ---- recording ------------------------------------------------------------------------------- */
+/* ---- recording: f16 -------------------------------------------------------------------------- */
 
 typedef struct product {
     gpu_recorder *rec;
     const op_kernel_row *row;
     const op_weight *weight;
-    bool half;
-    gpu_view x, y, scratch, sums;
-    uint32_t rows;
+    gpu_view x, y;
+    const op_products *with;
+    uint32_t rows, x_rows;  /* x_rows: of whole tiles */
     uint64_t column, width; /* where the first column goes, and how wide y is */
     op_mode mode;
-    scratch_plan plan;
 } product;
 
-static gpu_view w_view(const product *p)
+static gpu_view scales_view(gpu_view scratch)
 {
-    return part_of(p->scratch, p->plan.w, p->plan.chunk * p->weight->k * (p->half ? 2 : 4));
+    return (gpu_view){scratch.buffer, scratch.offset, SCALES_BYTES};
 }
 
-static gpu_view w_scale_view(const product *p)
+static gpu_view halves_view(gpu_device *device, gpu_view scratch, uint64_t own)
 {
-    return part_of(p->scratch, p->plan.w_scale, p->plan.chunk * 4);
+    const uint64_t all = (scratch.size - SCALES_BYTES) / 16 * 16;
+    return (gpu_view){scratch.buffer, scratch.offset + SCALES_BYTES,
+                      all <= gpu_device_limits(device)->max_storage_binding ? all : own};
 }
 
-static gpu_view x_scale_view(const product *p)
+static gpu_view whole_quads(gpu_view view)
 {
-    return part_of(p->scratch, p->plan.x_scale, MOST_ROWS * 4);
+    return (gpu_view){view.buffer, view.offset, view.size / 16 * 16};
 }
 
-static gpu_view x_view(const product *p)
+void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_view x,
+                             uint32_t rows, uint32_t x_rows, uint64_t k, gpu_view scratch)
 {
-    const gpu_limits *limits = gpu_device_limits(gpu_recorder_device(p->rec));
-    const uint64_t all = (p->scratch.size - p->plan.x) / 16 * 16;
-    const uint64_t own = p->rows * p->weight->k * 2;
-    return part_of(p->scratch, p->plan.x, all <= limits->max_storage_binding ? all : own);
+    gpu_device *device = gpu_recorder_device(rec);
+    const struct kernel_product_input_options options = {
+        .prologue = (uint32_t)before->kind,
+        .lanes = k >= WIDE_ROW ? WIDE_LANES : WIDE_LANES / 2,
+    };
+    gpu_pipeline *pipeline = kernel_product_input_get(device, &options);
+    const struct kernel_product_input_views views = {
+        .x = whole_quads(x),
+        .weight = whole_quads(before->kind == OP_PROLOGUE_RMSNORM ? before->weight : x),
+        .out = halves_view(device, scratch, x_rows * k * 2),
+        .scale = scales_view(scratch),
+    };
+    const struct kernel_product_input_params params = {
+        .rows = rows,
+        .k = (uint32_t)k,
+        .x_rows = x_rows,
+        .eps = before->eps,
+    };
+    const op_grid grid = op_fold(device, rows);
+    kernel_product_input_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
 }
 
-static void to_half(const product *p)
+static gpu_pipeline *pipeline_of(const product *p)
+{
+    const op_tile *t = p->row->tile;
+    const weight_format format = p->weight->format;
+    const struct kernel_product_matrix_options options = {
+        .down = t->down,
+        .across = t->across,
+        .sub_m = t->sub_m,
+        .sub_n = t->sub_n,
+        .teams = t->teams,
+        .units = t->units,
+        .stage_x = t->stage_x,
+        .layout = (uint32_t)format.layout,
+        .scale = (uint32_t)format.scale,
+        .group = format.group ? format.group : 8,
+    };
+    return gpu_pipeline_get(gpu_recorder_device(p->rec), p->row->kernel, &options);
+}
+
+/* Where tiles go: y itself, or sums. Column c of the weight's part goes to quad0 + c / 4. */
+typedef struct target {
+    gpu_view view;
+    uint32_t quad0, quads; /* of a row; modulo 2^32 */
+    uint32_t slices;
+    bool accumulate;
+} target;
+
+/* How many columns of tiles a dispatch may take: the work of the register tile in the same time,
+ * times how much faster matrix units are. */
+static uint64_t columns_at_once(const product *p, uint64_t columns)
+{
+    enum { SPEEDUP = 32 };
+    gpu_device *device = gpu_recorder_device(p->rec);
+    const uint64_t column = (uint64_t)p->x_rows * op_tile_cols(p->row->tile) * p->weight->k;
+    return min_u64(op_cut(device, columns, max_u64(column / SPEEDUP, 1), 1),
+                   gpu_device_limits(device)->max_workgroups);
+}
+
+/* Columns [begin, end) of a part of the weight; begin is a tile's first. */
+static void multiply(const product *p, const op_weight_part *part, target to, uint64_t begin,
+                     uint64_t end)
 {
     gpu_device *device = gpu_recorder_device(p->rec);
-    const uint64_t k = p->weight->k;
-    gpu_pipeline *pipeline =
-        kernel_to_half_get(device, &(struct kernel_to_half_options){.lanes = TO_HALF_LANES});
-    const struct kernel_to_half_views views = {
-        .x = p->x,
-        .out = x_view(p),
-        .scale = x_scale_view(p),
-    };
-    const struct kernel_to_half_params params = {.rows = p->rows, .k = (uint32_t)k};
-    const op_grid grid = op_fold(device, p->rows);
-    kernel_to_half_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
-}
-
-static void unpack(const product *p, const op_weight_part *part, uint64_t row0, uint64_t rows)
-{
-    gpu_device *device = gpu_recorder_device(p->rec);
-    const op_weight *w = p->weight;
-    const struct kernel_unpack_half_options options = {
-        .layout = (uint32_t)w->format.layout,
-        .scale = (uint32_t)w->format.scale,
-        .group = w->format.group ? w->format.group : 8,
-        .lanes = UNPACK_LANES,
-    };
-    gpu_pipeline *pipeline = kernel_unpack_half_get(device, &options);
+    const op_tile *t = p->row->tile;
+    const uint32_t bands = ceil_div_u32(p->x_rows / op_tile_rows(t), BAND);
+    const uint64_t blocks = p->weight->k / 32, last = ceil_div(end, op_tile_cols(t));
+    gpu_pipeline *pipeline = pipeline_of(p);
     const gpu_view data = gpu_whole(part->data);
-    const struct kernel_unpack_half_views views = {
+    const struct kernel_product_matrix_views views = {
         .data = data,
         .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
         .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
-        .out = w_view(p),
-        .scale = w_scale_view(p),
+        .x = halves_view(device, p->with->scratch, p->x_rows * p->weight->k * 2),
+        .x_scale = scales_view(p->with->scratch),
+        .y = whole_quads(to.view),
     };
-    const struct kernel_unpack_half_params params = {
-        .row0 = (uint32_t)row0,
-        .row_end = (uint32_t)(row0 + rows),
-        .k = (uint32_t)w->k,
+    struct kernel_product_matrix_params params = {
+        .rows = p->rows,
+        .cols = (uint32_t)pitch_of(end),
+        .k = (uint32_t)p->weight->k,
         .stride = (uint32_t)part->stride,
+        .x_rows = p->x_rows,
+        .quad0 = to.quad0,
+        .y_quads = to.quads,
+        .slices = to.slices,
+        .share = (uint32_t)ceil_div(blocks, to.slices),
+        .slice_quads = p->rows * to.quads,
+        .accumulate = to.accumulate,
     };
-    const op_grid grid = op_fold(device, rows);
-    kernel_unpack_half_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
+    assert(to.slices == 1 || bands == 1);
+    const uint64_t first = begin / op_tile_cols(t), step = columns_at_once(p, last - first);
+    for (uint64_t column = first; column < last; column += step) {
+        params.first_column = (uint32_t)column;
+        gpu_record_dispatch(p->rec, pipeline, (const gpu_view *)&views, &params,
+                            (uint32_t)min_u64(p->x_rows / op_tile_rows(t), BAND),
+                            (uint32_t)min_u64(step, last - column),
+                            to.slices > 1 ? to.slices : bands);
+    }
 }
 
-/* How many of `tiles` a dispatch may take: the work of the register tile in the same time, times
- * how much faster the row is. */
-static uint64_t tiles_at_once(const product *p, uint64_t tiles)
+/* Columns [begin, end) of a part, from sums to y. */
+static void join(const product *p, gpu_pipeline *pipeline, const op_weight_part *part,
+                 uint32_t slices, uint64_t begin, uint64_t end)
 {
-    enum { SPEEDUP_HALF = 32, SPEEDUP_STEEL = 4 };
-    const uint64_t tile = (uint64_t)p->row->tile_rows * p->row->tile_cols * p->weight->k;
-    assert(tiles <= UINT32_MAX);
-    return op_cut(gpu_recorder_device(p->rec), tiles,
-                  tile / (p->half ? SPEEDUP_HALF : SPEEDUP_STEEL), 1);
+    const struct kernel_product_join_views views = {.sums = p->with->sums, .y = p->y};
+    const struct kernel_product_join_params params = {
+        .rows = p->rows,
+        .cols = (uint32_t)(end - begin),
+        .pitch = (uint32_t)pitch_of(end - begin),
+        .slices = slices,
+        .col0 = (uint32_t)(p->column + part->row0 + begin),
+        .y_cols = (uint32_t)p->width,
+        .accumulate = p->mode == OP_ACCUMULATE,
+    };
+    const op_grid grid =
+        op_fold(gpu_recorder_device(p->rec), p->rows * ceil_div(params.cols, JOIN_LANES));
+    kernel_product_join_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
 }
 
-static uint64_t tiles_of(const product *p, uint64_t cols)
+/* One part of the weight: straight to y, or by way of sums where k is split or y's columns do not
+ * begin and end with a vec4, then as many columns at a time as fit there. */
+static void multiply_part(const product *p, const op_weight_part *part)
 {
-    return ceil_div(p->rows, p->row->tile_rows) * ceil_div(cols, p->row->tile_cols);
+    const uint64_t tile = op_tile_cols(p->row->tile), to = p->column + part->row0;
+    const uint32_t slices = op_tile_slices(p->row->tile, p->rows, p->weight->n, p->weight->k);
+    /* Asked for each time: which way it goes may depend on the number of rows. */
+    gpu_pipeline *joining = kernel_product_join_get(
+        gpu_recorder_device(p->rec), &(struct kernel_product_join_options){.lanes = JOIN_LANES});
+    if (slices == 1 && to % 4 == 0 && p->width % 4 == 0 && part->rows % 4 == 0) {
+        const target y = {p->y, (uint32_t)(to / 4), (uint32_t)(p->width / 4), 1,
+                          p->mode == OP_ACCUMULATE};
+        multiply(p, part, y, 0, part->rows);
+        return;
+    }
+    const uint64_t fit = p->with->sums.size / ((uint64_t)p->rows * slices * 4) / tile * tile;
+    for (uint64_t begin = 0; begin < part->rows; begin += fit) {
+        const uint64_t end = min_u64(begin + fit, part->rows);
+        const target sums = {p->with->sums, (uint32_t)0 - (uint32_t)(begin / 4),
+                             (uint32_t)(pitch_of(end - begin) / 4), slices, false};
+        multiply(p, part, sums, begin, end);
+        join(p, joining, part, slices, begin, end);
+    }
 }
 
-/* y's columns from column + first on, by `cols` f32 rows of the weight that begin at w. */
-static void multiply_f32(const product *p, gpu_view w, uint64_t first, uint64_t cols)
+static void record_half(product *p, const op_prologue *before)
 {
+    const op_tile *t = p->row->tile;
+    const uint64_t k = p->weight->k, least = (uint64_t)p->rows * op_tile_cols(t) * 4;
+    const uint32_t slices = op_tile_slices(t, p->rows, p->weight->n, k);
+    p->x_rows = ceil_div_u32(p->rows, op_tile_rows(t)) * op_tile_rows(t);
+    if (!op_check_view(p->rec, "matmul", "scratch", p->with->scratch,
+                       SCALES_BYTES + p->x_rows * k * 2) ||
+        !op_check_view(p->rec, "matmul", "sums", p->with->sums, least * slices))
+        return;
+    op_record_product_input(p->rec, before, p->x, p->rows, p->x_rows, k, p->with->scratch);
+    for (uint32_t i = 0; i < p->weight->part_count; i++)
+        multiply_part(p, &p->weight->parts[i]);
+}
+
+/* ---- recording: f32 -------------------------------------------------------------------------- */
+
+static void record_steel(const product *p, const op_weight_part *part)
+{
+    enum { SPEEDUP = 4 }; /* over the register tile */
     gpu_device *device = gpu_recorder_device(p->rec);
-    gpu_pipeline *pipeline = gpu_pipeline_get(device, p->row->kernel, NULL);
-    const uint64_t tiles = tiles_of(p, cols), step = tiles_at_once(p, tiles);
-    for (uint64_t tile = 0; tile < tiles; tile += step) {
-        const struct kernel_product_steel_views views = {.x = p->x, .w = w, .y = p->y};
-        const struct kernel_product_steel_params params = {
-            .rows = p->rows,
-            .cols = (uint32_t)cols,
-            .k = (uint32_t)p->weight->k,
-            .col0 = (uint32_t)(p->column + first),
-            .y_cols = (uint32_t)p->width,
-            .first_tile = (uint32_t)tile,
-            .tile_end = (uint32_t)min_u64(tile + step, tiles),
-            .accumulate = p->mode == OP_ACCUMULATE,
-        };
+    const weight_format format = p->weight->format;
+    const struct kernel_product_steel_options options = {
+        .layout = (uint32_t)format.layout,
+        .scale = (uint32_t)format.scale,
+        .group = format.group ? format.group : 8,
+    };
+    gpu_pipeline *pipeline = kernel_product_steel_get(device, &options);
+    const gpu_view data = gpu_whole(part->data);
+    const struct kernel_product_steel_views views = {
+        .data = data,
+        .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
+        .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
+        .x = whole_quads(p->x),
+        .y = p->y,
+    };
+    struct kernel_product_steel_params params = {
+        .rows = p->rows,
+        .cols = (uint32_t)part->rows,
+        .k = (uint32_t)p->weight->k,
+        .stride = (uint32_t)part->stride,
+        .col0 = (uint32_t)(p->column + part->row0),
+        .y_cols = (uint32_t)p->width,
+        .accumulate = p->mode == OP_ACCUMULATE,
+    };
+    const uint64_t tile = (uint64_t)p->row->tile_rows * p->row->tile_cols * p->weight->k;
+    const uint64_t tiles =
+        ceil_div(p->rows, p->row->tile_rows) * ceil_div(part->rows, p->row->tile_cols);
+    const uint64_t step = op_cut(device, tiles, tile / SPEEDUP, 1);
+    assert(tiles <= UINT32_MAX);
+    for (uint64_t first = 0; first < tiles; first += step) {
+        params.first_tile = (uint32_t)first;
+        params.tile_end = (uint32_t)min_u64(first + step, tiles);
         const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
         kernel_product_steel_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }
 
-/* Where f16 products are added up: whole tiles of `pitch` columns a row, from column `first` on. */
-typedef struct sums {
-    gpu_view view;
-    uint64_t first, pitch;
-} sums;
-
-static void multiply_half(const product *p, gpu_view w, uint64_t cols, sums to)
+void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row,
+                       const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
+                       uint64_t column, uint64_t width, op_mode mode, const op_products *with)
 {
-    gpu_device *device = gpu_recorder_device(p->rec);
-    gpu_pipeline *pipeline = gpu_pipeline_get(device, p->row->kernel, NULL);
-    const uint64_t tiles = tiles_of(p, cols), step = tiles_at_once(p, tiles);
-    for (uint64_t tile = 0; tile < tiles; tile += step) {
-        const struct kernel_product_half_matrix_views views = {
-            .x = x_view(p),
-            .w = w,
-            .sums = to.view,
-        };
-        const struct kernel_product_half_matrix_params params = {
-            .rows = p->rows,
-            .cols = (uint32_t)cols,
-            .k = (uint32_t)p->weight->k,
-            .to0 = (uint32_t)to.first,
-            .pitch = (uint32_t)to.pitch,
-            .first_tile = (uint32_t)tile,
-            .tile_end = (uint32_t)min_u64(tile + step, tiles),
-        };
-        const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
-        kernel_product_half_matrix_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
-    }
-}
-
-/* From sums to y. w_scale: of the first column, or an empty view: 1 for all. */
-static void join(const product *p, gpu_pipeline *pipeline, gpu_view w_scale, uint64_t first,
-                 uint64_t cols, uint64_t pitch)
-{
-    const bool scaled = w_scale.buffer != NULL;
-    const struct kernel_product_join_views views = {
-        .sums = p->sums,
-        .x_scale = x_scale_view(p),
-        .w_scale = scaled ? w_scale : x_scale_view(p),
-        .y = p->y,
-    };
-    const struct kernel_product_join_params params = {
-        .rows = p->rows,
-        .cols = (uint32_t)cols,
-        .pitch = (uint32_t)pitch,
-        .col0 = (uint32_t)(p->column + first),
-        .y_cols = (uint32_t)p->width,
-        .w_scaled = scaled,
-        .accumulate = p->mode == OP_ACCUMULATE,
-    };
-    const op_grid grid = op_fold(gpu_recorder_device(p->rec), p->rows * ceil_div(cols, JOIN_LANES));
-    kernel_product_join_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
-}
-
-/* The scales of sums that were written to y. */
-static void scale_y(const product *p, gpu_pipeline *pipeline, gpu_view w_scale, uint64_t first,
-                    uint64_t cols)
-{
-    const bool scaled = w_scale.buffer != NULL;
-    const struct kernel_product_scale_views views = {
-        .x_scale = x_scale_view(p),
-        .w_scale = scaled ? w_scale : x_scale_view(p),
-        .y = p->y,
-    };
-    const struct kernel_product_scale_params params = {
-        .rows = p->rows,
-        .cols = (uint32_t)cols,
-        .col0 = (uint32_t)(p->column + first),
-        .y_cols = (uint32_t)p->width,
-        .w_scaled = scaled,
-    };
-    const op_grid grid = op_fold(gpu_recorder_device(p->rec),
-                                 ceil_div(p->rows, SCALE_LANES) * ceil_div(cols, SCALE_LANES));
-    kernel_product_scale_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
-}
-
-/* The same as multiply_f32 with f16 rows: whole tiles that nothing is added to go straight to y,
- * others by way of sums, as many columns at a time as fit there. */
-static void multiply(const product *p, gpu_view w, uint64_t first, uint64_t cols)
-{
-    const uint64_t tile = p->row->tile_rows, row_bytes = p->weight->k * 2;
-    const bool whole = p->rows % tile == 0 && cols % tile == 0 && p->width % 4 == 0 &&
-                       (p->column + first) % 4 == 0;
-    const gpu_view scales = w_scale_view(p);
-    /* Both are asked for each time: which one runs depends on the number of rows. */
-    gpu_device *device = gpu_recorder_device(p->rec);
-    gpu_pipeline *joining =
-        kernel_product_join_get(device, &(struct kernel_product_join_options){.lanes = JOIN_LANES});
-    gpu_pipeline *scaling = kernel_product_scale_get(
-        device, &(struct kernel_product_scale_options){.lanes = SCALE_LANES});
-    if (whole && p->mode == OP_WRITE) {
-        multiply_half(p, w, cols, (sums){p->y, p->column + first, p->width});
-        scale_y(p, scaling, scales, first, cols);
+    assert(rows <= OP_PRODUCT_ROWS);
+    product p = {.rec = rec,
+                 .row = row,
+                 .weight = w,
+                 .x = x,
+                 .y = y,
+                 .with = with,
+                 .rows = rows,
+                 .column = column,
+                 .width = width,
+                 .mode = mode};
+    if (row->tile != NULL) {
+        record_half(&p, before);
         return;
     }
-    const uint64_t sum_rows = ceil_div(p->rows, tile) * tile;
-    const uint64_t fit = p->sums.size / (sum_rows * 4) / tile * tile;
-    for (uint64_t at = 0; at < cols; at += fit) {
-        const uint64_t count = min_u64(fit, cols - at), pitch = ceil_div(count, tile) * tile;
-        const gpu_view some_w = {w.buffer, w.offset + at * row_bytes,
-                                 at == 0 ? w.size : count * row_bytes};
-        const gpu_view some_scales = {scales.buffer, scales.offset + at * 4,
-                                      at == 0 ? scales.size : count * 4};
-        multiply_half(p, some_w, count, (sums){p->sums, 0, pitch});
-        join(p, joining, some_scales, first + at, count, pitch);
-    }
-}
-
-static product prepare(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
-                       uint32_t rows, gpu_view scratch, bool half)
-{
-    assert(rows <= MOST_ROWS);
-    return (product){
-        .rec = rec,
-        .row = row,
-        .weight = w,
-        .half = half,
-        .x = {x.buffer, x.offset, x.size / 16 * 16}, /* whole words of four */
-        .scratch = scratch,
-        .rows = rows,
-        .plan = plan(gpu_recorder_device(rec), w->n, w->k, rows, half),
-    };
-}
-
-void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
-                       gpu_view y, uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
-                       const op_products *with)
-{
-    const gpu_view scratch = with->scratch;
-    const bool half = is_half(row);
-    product p = prepare(rec, w, row, x, rows, scratch, half);
-    p.y = y;
-    p.column = column;
-    p.width = width;
-    p.mode = mode;
-    p.sums = with->sums;
-    if (p.plan.size > 0 && !op_check_view(rec, "matmul", "scratch", scratch, p.plan.size))
-        return;
-    if (half && !op_check_view(rec, "matmul", "sums", p.sums, p.plan.sums))
-        return;
-    if (half)
-        to_half(&p);
-    for (uint32_t i = 0; i < w->part_count; i++) {
-        const op_weight_part *part = &w->parts[i];
-        for (uint64_t at = 0; at < part->rows; at += p.plan.chunk) {
-            const uint64_t count = min_u64(p.plan.chunk, part->rows - at);
-            if (half) {
-                unpack(&p, part, at, count);
-                multiply(&p, w_view(&p), part->row0 + at, count);
-            } else {
-                op_dequantize(rec, w, part->row0 + at, (uint32_t)count, w_view(&p));
-                multiply_f32(&p, w_view(&p), part->row0 + at, count);
-            }
-        }
-    }
-}
-
-op_halves op_halves_of(gpu_device *device, const op_weight *w, uint32_t rows)
-{
-    const scratch_plan p = plan(device, w->n, w->k, rows, true);
-    return (op_halves){p.w, p.w_scale, p.x, p.x_scale, p.size};
-}
-
-void op_record_halves(gpu_recorder *rec, const op_weight *w, gpu_view x, uint32_t rows,
-                      gpu_view scratch)
-{
-    const product p = prepare(rec, w, NULL, x, rows, scratch, true);
-    if (!op_check_view(rec, "matmul", "scratch", scratch, p.plan.size))
-        return;
-    to_half(&p);
-    unpack(&p, &w->parts[0], 0, min_u64(w->parts[0].rows, p.plan.chunk));
-}
-
-/* ---- is the device good at it? --------------------------------------------------------------- */
-
-/* Marks that this room keeps with a device. */
-enum { MARK_CHECKED = 1, MARK_HALF_GOOD = 2 };
-
-enum { CHECK_ROWS = 70, CHECK_COLS = 200 };
-
-typedef struct trial {
-    gpu_buffer *x, *y, *scratch, *sums;
-    op_weight *weight;
-    float *got, *want;
-} trial;
-
-static void trial_close(trial *t)
-{
-    gpu_buffer_destroy(t->x);
-    gpu_buffer_destroy(t->y);
-    gpu_buffer_destroy(t->scratch);
-    gpu_buffer_destroy(t->sums);
-    op_weight_destroy(t->weight);
-    mem_free(t->got);
-    mem_free(t->want);
-}
-
-/* 4-bit weights and inputs around 1, from a generator. */
-static temper_status trial_fill(trial *t, gpu_device *device, uint32_t k, error *err)
-{
-    const weight_format format = {LAYOUT_Q4, SCALE_F16, 32};
-    random_state random = {.state = k};
-    const uint64_t stride = weight_stride(CHECK_COLS);
-    const uint64_t words = weight_plane_words(format, WEIGHT_DATA, k, stride);
-    const uint64_t scales = weight_plane_words(format, WEIGHT_SCALES, k, stride);
-    uint32_t *data = mem_calloc(words, sizeof *data), *scale = mem_calloc(scales, sizeof *scale);
-    float *x = mem_calloc(CHECK_ROWS, k * sizeof *x);
-    temper_status status = TEMPER_OK;
-    if (data == NULL || scale == NULL || x == NULL)
-        status = error_set(err, TEMPER_NO_MEMORY, "no memory to check the device");
-    for (uint64_t i = 0; status == TEMPER_OK && i < words; i++)
-        data[i] = (uint32_t)random_u64(&random);
-    for (uint64_t i = 0; status == TEMPER_OK && i < scales; i++) {
-        const uint32_t low = f32_to_f16((float)(0.01 + 0.02 * random_unit(&random)));
-        scale[i] = low | (uint32_t)f32_to_f16((float)(0.01 + 0.02 * random_unit(&random))) << 16;
-    }
-    for (uint64_t i = 0; status == TEMPER_OK && i < (uint64_t)CHECK_ROWS * k; i++)
-        x[i] = (float)random_normal(&random);
-    if (status == TEMPER_OK)
-        status = op_weight_create(device, format, CHECK_COLS, k, "device check", &t->weight, err);
-    if (status == TEMPER_OK)
-        status = op_weight_write_rows(t->weight, 0, CHECK_COLS,
-                                      (weight_planes){{data, NULL, scale}}, err);
-    if (status == TEMPER_OK)
-        status = gpu_write(device, t->x, 0, x, (uint64_t)CHECK_ROWS * k * 4, err);
-    mem_free(data);
-    mem_free(scale);
-    mem_free(x);
-    return status;
-}
-
-static temper_status trial_open(trial *t, gpu_device *device, uint32_t k, error *err)
-{
-    const uint64_t y_bytes = (uint64_t)CHECK_ROWS * CHECK_COLS * 4;
-    const scratch_plan half = plan(device, CHECK_COLS, k, CHECK_ROWS, true);
-    const uint64_t scratch =
-        max_u64(half.size, plan(device, CHECK_COLS, k, CHECK_ROWS, false).size);
-    t->got = mem_calloc(1, y_bytes);
-    t->want = mem_calloc(1, y_bytes);
-    if (t->got == NULL || t->want == NULL)
-        return error_set(err, TEMPER_NO_MEMORY, "no memory to check the device");
-    temper_status status = gpu_buffer_create(device, (uint64_t)CHECK_ROWS * k * 4,
-                                             GPU_PURPOSE_SCRATCH, "device check x", &t->x, err);
-    if (status == TEMPER_OK)
-        status =
-            gpu_buffer_create(device, y_bytes, GPU_PURPOSE_SCRATCH, "device check y", &t->y, err);
-    if (status == TEMPER_OK)
-        status = gpu_buffer_create(device, scratch, GPU_PURPOSE_SCRATCH, "device check scratch",
-                                   &t->scratch, err);
-    if (status == TEMPER_OK)
-        status = gpu_buffer_create(device, half.sums, GPU_PURPOSE_SCRATCH, "device check sums",
-                                   &t->sums, err);
-    return status == TEMPER_OK ? trial_fill(t, device, k, err) : status;
-}
-
-/* One product by the row, or with NULL as op_matmul computes it. */
-static temper_status trial_run(trial *t, gpu_device *device, const op_kernel_row *row, float *out,
-                               error *err)
-{
-    gpu_recorder *rec = gpu_record_begin(device);
-    const gpu_view y = gpu_whole(t->y);
-    const op_products with = {.scratch = gpu_whole(t->scratch), .sums = gpu_whole(t->sums)};
-    if (row == NULL)
-        op_matmul(rec, t->weight, gpu_whole(t->x), y, CHECK_ROWS, OP_WRITE);
-    else
-        op_record_product(rec, t->weight, row, gpu_whole(t->x), y, CHECK_ROWS, 0, CHECK_COLS,
-                          OP_WRITE, &with);
-    gpu_record_readback(rec, y);
-    gpu_ticket ticket = {0};
-    const temper_status status = gpu_submit(rec, &ticket, err);
-    return status == TEMPER_OK ? gpu_wait(device, ticket, out, y.size, err) : status;
-}
-
-/* Largest difference under 1 % of the mean magnitude, mean difference under 0.5 % of it. */
-static bool close_enough(const float *got, const float *want, uint64_t count)
-{
-    double size = 0, largest = 0, sum = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        const double off = fabs((double)got[i] - (double)want[i]);
-        if (!isfinite(got[i]))
-            return false;
-        size += fabs((double)want[i]);
-        largest = fmax(largest, off);
-        sum += off;
-    }
-    return largest < 0.01 * size / (double)count && sum < 0.005 * size;
-}
-
-temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err)
-{
-    static const uint32_t ks[] = {32, 576, 2048, 8192};
-    *agrees = true;
-    for (uint32_t i = 0; *agrees && i < sizeof ks / sizeof *ks; i++) {
-        trial t = {0};
-        temper_status status = trial_open(&t, device, ks[i], err);
-        if (status == TEMPER_OK)
-            status = trial_run(&t, device, NULL, t.want, err);
-        if (status == TEMPER_OK)
-            status = trial_run(&t, device, row, t.got, err);
-        if (status == TEMPER_OK)
-            *agrees = close_enough(t.got, t.want, (uint64_t)CHECK_ROWS * CHECK_COLS);
-        trial_close(&t);
-        if (status != TEMPER_OK)
-            return status;
-    }
-    return TEMPER_OK;
-}
-
-/* Whether the row is good, and why not where it is not. Memory that is lacking and a device that
- * has failed are errors; a kernel that the driver does not take is a row that is no good. */
-static temper_status judge(gpu_device *device, const op_kernel_row *row, bool *good, error *why,
-                           error *err)
-{
-    const temper_status status = op_row_agrees(device, row, good, why);
-    if (status == TEMPER_OK && !*good)
-        error_set(why, TEMPER_INTERNAL, "its results are wrong");
-    if (status == TEMPER_OK)
-        return TEMPER_OK;
-    if (status == TEMPER_NO_MEMORY || status == TEMPER_DEVICE_MEMORY)
-        return error_set(err, status, "%s", why->text);
-    const temper_status device_status = gpu_device_status(device, err);
-    if (device_status == TEMPER_OK)
-        gpu_pipelines_wait(device, NULL); /* what it tells is told here */
-    *good = false;
-    return device_status;
-}
-
-temper_status op_matmul_check(gpu_device *device, bool *half, error *err)
-{
-    *half = (gpu_device_marks(device) & MARK_HALF_GOOD) != 0;
-    if (gpu_device_marks(device) & MARK_CHECKED)
-        return TEMPER_OK;
-    bool any = false, good = true;
-    for (uint32_t i = 0; good && i < op_table_matmul.count; i++) {
-        const op_kernel_row *row = &op_table_matmul.rows[i];
-        if (!is_half(row) || !op_row_runs(device, row))
-            continue;
-        any = true;
-        error why = {0};
-        const temper_status status = judge(device, row, &good, &why, err);
-        if (status != TEMPER_OK)
-            return status;
-        if (!good)
-            log_message(LOG_WARNING, "%s does not multiply f16 matrices (%s): products stay in f32",
-                        gpu_device_adapter(device)->name, why.text);
-    }
-    *half = any && good;
-    gpu_device_mark(device, MARK_CHECKED | (*half ? MARK_HALF_GOOD : 0u));
-    return TEMPER_OK;
+    assert(before->kind == OP_PROLOGUE_NONE);
+    for (uint32_t i = 0; i < w->part_count; i++)
+        record_steel(&p, &w->parts[i]);
 }

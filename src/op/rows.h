@@ -21,12 +21,20 @@ typedef struct op_shape {
     bool greedy;               /* a sampler at temperature 0 */
     uint64_t workgroup_memory; /* of the device */
     bool fixed;                /* 16-bit fixed point will do for a single row */
-    bool scratch;              /* there is room to unpack a weight */
-    bool half;                 /* f16 operands are allowed, and the device is good at them */
+    bool scratch;              /* there is room for inputs in f16 */
+    bool half; /* f16 operands are allowed, the device is good at them, and they hold
+                  the weight */
 } op_shape;
 
-/* What a row of op_record_product multiplies. */
-typedef enum op_tiles { OP_TILES_NONE, OP_TILES_F32, OP_TILES_F16 } op_tiles;
+/* A tile of product_matrix.wgsl: options of that kernel, and what it costs. */
+typedef struct op_tile {
+    uint32_t down, across, sub_m, sub_n, teams, units;
+    bool stage_x;
+    uint32_t at_once; /* workgroups that a core runs at a time */
+    double per_k;     /* microseconds that all of them take for each 2048 of K */
+    double fixed;     /* and besides */
+    double alone;     /* the share of both that one workgroup a core takes */
+} op_tile;
 
 typedef struct op_kernel_row {
     const char *name;
@@ -36,9 +44,9 @@ typedef struct op_kernel_row {
     bool (*fits)(const op_shape *shape); /* NULL: every shape */
     uint32_t tile_rows, tile_cols;       /* of a register tile; 0 where there is none */
     bool gpu_only;                       /* left alone on a software device: slower there */
-    op_tiles tiles;
-    bool (*runs)(gpu_device *device); /* what else the device must have; NULL: nothing */
-    const char *why;                  /* one sentence */
+    const op_tile *tile;                 /* of product_matrix: f16 operands; NULL for the others */
+    bool (*runs)(gpu_device *device);    /* what else the device must have; NULL: nothing */
+    const char *why;                     /* one sentence */
 } op_kernel_row;
 
 typedef struct op_table {
@@ -146,9 +154,25 @@ uint64_t op_attention_row_parts(const op_attention_shape *s);
 uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
                                  const op_attention_shape *s);
 
-/* The row that a product of `rows` rows with the weight gets. */
+/* ---- matmul.c -------------------------------------------------------------------------------- */
+
+/* The row that a product of `rows` rows with the weight gets, y being `width` wide. A row of the
+ * table that is for one row of x may be given for a few: they then go one by one. */
 const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, uint32_t rows,
-                                   const op_products *with);
+                                   uint64_t width, const op_products *with);
+
+/* A product by that row, with what comes before it where the row can do it. Views are checked. */
+void op_record_matmul(gpu_recorder *rec, const op_weight *weight, const op_kernel_row *row,
+                      const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
+                      uint64_t column, uint64_t width, op_mode mode, const op_products *with);
+
+/* Whether the row does a norm or a gate itself. */
+bool op_row_fuses(const op_kernel_row *row);
+
+/* The numbers of rows to record a product for: `rows` alone or, in a recorder that only asks for
+ * pipelines, all up to it for which another row of the table may be chosen. 0 after the last. */
+uint32_t op_first_rows(gpu_recorder *rec, uint32_t rows);
+uint32_t op_next_rows(uint32_t count, uint32_t rows);
 
 /* Tests only: where the named row can run and its predicate accepts the shape, it is chosen, on a
  * software device too. NULL ends that. */
@@ -157,32 +181,61 @@ void op_prefer_row(const char *name);
 /* How often a preferred row was chosen so far: a test that prefers one asks whether it was used. */
 uint64_t op_preferred_choices(void);
 
-/* ---- products.c: many rows through tiles ---------------------------------------------------- */
+/* ---- product_tiles.c: tiles on matrix units -------------------------------------------------- */
+
+enum {
+    OP_TILE_128,
+    OP_TILE_64,
+    OP_TILE_32,
+    OP_TILE_16,
+    OP_TILE_16_DEEP,
+    OP_TILES,
+};
+
+extern const op_tile op_tiles[OP_TILES];
+
+uint32_t op_tile_rows(const op_tile *t);
+uint32_t op_tile_cols(const op_tile *t);
+uint32_t op_tile_lanes(const op_tile *t);  /* of a workgroup */
+uint32_t op_tile_memory(const op_tile *t); /* bytes of workgroup memory */
+
+/* Whether it divides K as it must. */
+bool op_tile_takes_k(const op_tile *t, uint64_t k);
+
+/* Into how many slices K is split where so few tiles would leave most of a device idle; 1: not. */
+uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k);
+
+/* Predicates: the tile is the fastest for the shape. */
+bool op_tile_fits_128(const op_shape *shape);
+bool op_tile_fits_64(const op_shape *shape);
+bool op_tile_fits_32(const op_shape *shape);
+bool op_tile_fits_16(const op_shape *shape);
+bool op_tile_fits_16_deep(const op_shape *shape);
+
+/* Two to four rows are sooner done one by one. */
+bool op_single_rows_fit(const op_shape *shape);
+
+/* ---- products.c: several rows through tiles -------------------------------------------------- */
 
 enum { OP_PRODUCT_ROWS = 8192 }; /* of x, at a time */
 
 bool op_half_runs(gpu_device *device);
-bool op_half_fits(const op_shape *shape);
 bool op_steel_fits(const op_shape *shape);
 
-/* All parts of the weight; rows that bind. */
-void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row, gpu_view x,
-                       gpu_view y, uint32_t rows, uint64_t column, uint64_t width, op_mode mode,
-                       const op_products *with);
+/* All parts of the weight; rows that bind. row: one with a tile, or steel, which takes no
+ * prologue. */
+void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row,
+                       const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
+                       uint64_t column, uint64_t width, op_mode mode, const op_products *with);
 
-/* Its scratch: where the halves of a weight's first chunk and of x, [rows, K], and their scales
- * lie. */
-typedef struct op_halves {
-    uint64_t w, w_scale, x, x_scale, size;
-} op_halves;
-
-op_halves op_halves_of(gpu_device *device, const op_weight *w, uint32_t rows);
-void op_record_halves(gpu_recorder *rec, const op_weight *w, gpu_view x, uint32_t rows,
-                      gpu_view scratch);
+/* Its scratch. The inputs lie there in f16: OP_PRODUCT_ROWS scales in f32, then [K / 32][x_rows]
+ * [32] halves. */
 op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row, uint64_t n,
                                           uint64_t k, uint32_t rows);
+void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_view x,
+                             uint32_t rows, uint32_t x_rows, uint64_t k, gpu_view scratch);
 
-/* Whether a row of op_record_product computes what op_matmul does, at several K. Waits. */
+/* Whether a row with a tile computes what op_matmul does, at several K. Waits. */
 temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err);
 
 #endif

@@ -95,6 +95,7 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
     w->k = k;
     w->label = copy;
     w->device = gpu_device_retain(device);
+    w->halves = true;
     for (uint64_t row0 = 0; row0 < n; row0 += part_rows) {
         const temper_status status = create_part(w, row0, min_u64(part_rows, n - row0), err);
         if (status != TEMPER_OK) {
@@ -144,6 +145,7 @@ temper_status op_weight_write_rows(op_weight *w, uint64_t row0, uint64_t rows, w
     assert(row0 <= w->n && rows <= w->n - row0);
     assert(row0 % 2 == 0 && (rows % 2 == 0 || row0 + rows == w->n));
     const uint64_t stride = weight_stride(rows);
+    w->halves = w->halves && weight_suits_f16(w->format, w->k, planes, stride, 0, rows);
     for (uint32_t i = 0; i < w->part_count; i++) {
         const op_weight_part *part = &w->parts[i];
         const uint64_t begin = max_u64(row0, part->row0);

@@ -1,0 +1,108 @@
+/*
+ * plain_matrix.c - see plain_matrix.h.
+ *
+ * 32 lanes hold a 16 by 16 matrix of sums: lane i the columns 8 (i % 2) .. of row i / 2. Operands
+ * are read where they lie, when they are multiplied; nothing is written there in between.
+ */
+#include "check/plain_matrix.h"
+
+#include <string.h>
+
+#include "kernels/kernels.gen.h"
+
+enum { SOURCE_BYTES = 1 << 16 };
+
+static const char plain_code[] =
+    "var<private> own_lane: u32;\n"
+    "struct Left { at: u32, in_x: bool }\n"
+    "struct Right { at: u32 }\n"
+    "struct Result { low: vec4<f32>, high: vec4<f32> }\n"
+    "fn left_of_tile(at: u32) -> Left { return Left(at, false); }\n"
+    "fn left_of_x(at: u32) -> Left { return Left(at, true); }\n"
+    "fn right_of_tile(at: u32) -> Right { return Right(at); }\n"
+    "fn wide(pair: u32) -> vec2<f32> { return vec2<f32>(bitcast<vec2<f16>>(pair)); }\n"
+    "fn product(a: vec4<u32>, b: vec4<u32>) -> f32 {\n"
+    "    return dot(wide(a.x), wide(b.x)) + dot(wide(a.y), wide(b.y)) +\n"
+    "           dot(wide(a.z), wide(b.z)) + dot(wide(a.w), wide(b.w));\n"
+    "}\n"
+    "fn multiply(left: Left, right: Right, sum: Result) -> Result {\n"
+    "    var v = array<f32, 8>();\n"
+    "    var first = tile[left.at + own_lane / 2u * PITCH];\n"
+    "    var second = tile[left.at + own_lane / 2u * PITCH + 1u];\n"
+    "    if (left.in_x) {\n"
+    "        first = x[left.at + own_lane / 2u * 4u];\n"
+    "        second = x[left.at + own_lane / 2u * 4u + 1u];\n"
+    "    }\n"
+    "    for (var i = 0u; i < 8u; i++) {\n"
+    "        let at = right.at + (own_lane % 2u * 8u + i) * PITCH;\n"
+    "        v[i] = product(first, tile[at]) + product(second, tile[at + 1u]);\n"
+    "    }\n"
+    "    return Result(sum.low + vec4<f32>(v[0], v[1], v[2], v[3]),\n"
+    "                  sum.high + vec4<f32>(v[4], v[5], v[6], v[7]));\n"
+    "}\n"
+    "fn store(at: u32, sum: Result) {\n"
+    "    let to = at + own_lane / 2u * STRIP_PITCH + own_lane % 2u * 2u;\n"
+    "    tile[to] = bitcast<vec4<u32>>(sum.low);\n"
+    "    tile[to + 1u] = bitcast<vec4<u32>>(sum.high);\n"
+    "}\n";
+
+/* Replaces what begins with `from`, up to and with `to`; false where either is not there. */
+static bool replace(char text[SOURCE_BYTES], const char *from, const char *to, const char *by)
+{
+    char *begin = strstr(text, from);
+    char *last = begin != NULL ? strstr(begin, to) : NULL;
+    if (last == NULL)
+        return false;
+    char *end = last + strlen(to);
+    const size_t rest = strlen(end) + 1, length = strlen(by);
+    if ((size_t)(begin - text) + length + rest > SOURCE_BYTES)
+        return false;
+    memmove(begin + length, end, rest);
+    memcpy(begin, by, length);
+    return true;
+}
+
+static bool make_source(char text[SOURCE_BYTES], bool wrong)
+{
+    const char *source = kernel_product_matrix.source;
+    if (strlen(source) >= SOURCE_BYTES)
+        return false;
+    strcpy(text, source);
+    const char *lane = "let subgroup = thread / 32u;\n";
+    return replace(text, "diagnostic(off", "\n", "") &&
+           replace(text, "enable subgroups", "\n", "") &&
+           replace(text, "enable chromium_experimental_subgroup_matrix", "\n", "") &&
+           replace(text, "// Matrices: from here", "// Matrices: to here.\n", plain_code) &&
+           replace(text, lane, lane,
+                   "let subgroup = thread / 32u;\n    own_lane = thread % 32u;\n") &&
+           (!wrong || replace(text, "if (STEP == 1u ||", "block < end) {",
+                              "if (block < end && (step > 0u || steps == 1u)) {"));
+}
+
+const op_kernel_row *check_plain_row(int tile, bool wrong)
+{
+    static const char *const names[OP_TILES] = {[OP_TILE_128] = "plain_128",
+                                                [OP_TILE_64] = "plain_64",
+                                                [OP_TILE_32] = "plain_32",
+                                                [OP_TILE_16] = "plain_16",
+                                                [OP_TILE_16_DEEP] = "plain_16_deep"};
+    static char sources[2][SOURCE_BYTES];
+    static gpu_kernel kernels[2];
+    static op_kernel_row rows[2][OP_TILES];
+    gpu_kernel *kernel = &kernels[wrong];
+    if (kernel->source == NULL) {
+        if (!make_source(sources[wrong], wrong))
+            return NULL;
+        *kernel = kernel_product_matrix;
+        kernel->name = wrong ? "product_plain_wrong" : "product_plain";
+        kernel->source = sources[wrong];
+        kernel->needs = GPU_FEATURE_F16;
+    }
+    op_kernel_row *row = &rows[wrong][tile];
+    *row = (op_kernel_row){.name = names[tile],
+                           .kernel = kernel,
+                           .invocations = op_tile_lanes(&op_tiles[tile]),
+                           .workgroup_memory = op_tile_memory(&op_tiles[tile]),
+                           .tile = &op_tiles[tile]};
+    return row;
+}

@@ -1,0 +1,15 @@
+/*
+ * plain_matrix.h - product_matrix.wgsl without matrix units: its lines about matrices replaced by
+ * plain code, so that all else in it is tested on devices that have none.
+ */
+#ifndef TEMPER_CHECK_PLAIN_MATRIX_H
+#define TEMPER_CHECK_PLAIN_MATRIX_H
+
+#include "op/rows.h"
+
+/* A row with one of op_tiles (rows.h); wrong: it leaves out the first step along k, but where there
+ * is one only. NULL: the kernel's text has changed, and this file must follow. Rows live as long as
+ * the program, as kernels must. */
+const op_kernel_row *check_plain_row(int tile, bool wrong);
+
+#endif

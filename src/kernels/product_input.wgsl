@@ -1,0 +1,122 @@
+// out[k / 32][r][k % 32] = f16(v[r, k] * lift[r]) and scale[r] = 1 / lift[r], with PROLOGUE 0  v = x
+//            1  v = rmsnorm(x) = x / sqrt(mean(x^2) + eps) * weight
+//            2  v = silu(x[k]) * x[K + k]
+//
+// Shapes: x f32 [rows, K], of PROLOGUE 2 [rows, 2 K], read as vec4; weight f32 [K] (PROLOGUE 1, else
+//   any buffer); out f16 [K / 32][x_rows][32]; scale f32 [rows]. K a multiple of 32.
+// Mapping: a workgroup a row, folded into two grid dimensions; a lane eight elements at a time.
+// Needs: f16. LANES invocations (a power of two), 8 LANES bytes of workgroup memory.
+// Why this version: the inputs of a product on matrix units, with what comes before the product on
+//   the way: a row is read twice, the second time from the cache, and nothing goes through memory
+//   in f32. lift[r] is 1 unless the row's largest magnitude is outside 2^-12 .. 2^15; then it is
+//   the power of two that brings it to 2^14: a row with 7e4 neither overflows nor loses its small
+//   values, and no other row is touched.
+// NaN and infinity: a row that holds one is not lifted, and they stay what they are.
+// Reference: ref_matmul, of the product that follows, after ref_rmsnorm or ref_silu_gate.
+
+enable f16;
+
+override PROLOGUE: u32 = 0;
+override LANES: u32 = 256;
+
+const EXPONENT_LOW = 115u;     // of 2^-12
+const EXPONENT_HIGH = 141u;    // of 2^14
+const EXPONENT_NONE = 255u;    // of NaN and infinity
+
+struct Params {
+    rows: u32,
+    k: u32,
+    x_rows: u32,
+    eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> out: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> scale: array<f32>;
+@group(1) @binding(0) var<uniform> params: Params;
+
+// Of each lane's elements: the bits of the largest magnitude, and the sum of squares.
+var<workgroup> largest: array<u32, LANES>;
+var<workgroup> squares: array<f32, LANES>;
+
+struct Eight {
+    low: vec4<f32>,
+    high: vec4<f32>,
+}
+
+fn silu(gate: vec4<f32>) -> vec4<f32> {
+    return gate / (vec4<f32>(1.0) + exp(-gate));
+}
+
+// Elements 8 * eighth .. of v; of PROLOGUE 1 but for the row's factor.
+fn inputs(row: u32, eighth: u32) -> Eight {
+    let fours = params.k / 4u;
+    if (PROLOGUE == 2u) {
+        let at = 2u * (row * fours + eighth);
+        return Eight(silu(x[at]) * x[at + fours], silu(x[at + 1u]) * x[at + fours + 1u]);
+    }
+    let at = row * fours + 2u * eighth;
+    if (PROLOGUE == 1u) {
+        return Eight(x[at] * weight[2u * eighth], x[at + 1u] * weight[2u * eighth + 1u]);
+    }
+    return Eight(x[at], x[at + 1u]);
+}
+
+fn bits_of_largest(v: Eight) -> u32 {
+    let bits = max(bitcast<vec4<u32>>(v.low) & vec4<u32>(0x7fffffffu),
+                   bitcast<vec4<u32>>(v.high) & vec4<u32>(0x7fffffffu));
+    return max(max(bits.x, bits.y), max(bits.z, bits.w));
+}
+
+fn halves(v: vec4<f32>) -> vec2<u32> {
+    return vec2<u32>(bitcast<u32>(vec2<f16>(v.xy)), bitcast<u32>(vec2<f16>(v.zw)));
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let row = group.y * groups.x + group.x;
+    if (row >= params.rows) {
+        return;
+    }
+    let eighths = params.k / 8u;
+    var most = 0u;
+    var sum = 0.0;
+    for (var e = lane; e < eighths; e += LANES) {
+        most = max(most, bits_of_largest(inputs(row, e)));
+        if (PROLOGUE == 1u) {
+            let at = row * (params.k / 4u) + 2u * e;
+            sum += dot(x[at], x[at]) + dot(x[at + 1u], x[at + 1u]);
+        }
+    }
+    largest[lane] = most;
+    squares[lane] = sum;
+    workgroupBarrier();
+    for (var far = LANES / 2u; far > 0u; far /= 2u) {
+        if (lane < far) {
+            largest[lane] = max(largest[lane], largest[lane + far]);
+            squares[lane] = squares[lane] + squares[lane + far];
+        }
+        workgroupBarrier();
+    }
+    var factor = 1.0;
+    if (PROLOGUE == 1u) {
+        factor = 1.0 / sqrt(squares[0] / f32(params.k) + params.eps);
+    }
+
+    // Powers of two by their exponents; a row of zeros, NaN or infinity stays as it is.
+    let exponent = (bitcast<u32>(bitcast<f32>(largest[0]) * factor) >> 23u) & 0xffu;
+    let held = exponent == 0u || exponent == EXPONENT_NONE ||
+               (exponent >= EXPONENT_LOW && exponent <= EXPONENT_HIGH);
+    let top = max(exponent, 16u);
+    let lift = select(bitcast<f32>((268u - top) << 23u), 1.0, held);
+    if (lane == 0u) {
+        scale[row] = select(bitcast<f32>((top - 14u) << 23u), 1.0, held);
+    }
+    for (var e = lane; e < eighths; e += LANES) {
+        let v = inputs(row, e);
+        out[(e / 4u * params.x_rows + row) * 4u + e % 4u] =
+            vec4<u32>(halves(v.low * factor * lift), halves(v.high * factor * lift));
+    }
+}

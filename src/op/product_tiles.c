@@ -1,0 +1,222 @@
+/*
+ * product_tiles.c - the tiles of product_matrix.wgsl, and which of them suits a product.
+ *
+ * The microseconds are of one H200 (lab/RESULTS.md). Another device has other ones; what is chosen
+ * by them is chosen by how many workgroups there are, and that holds for any device of its size.
+ */
+#include <assert.h>
+
+#include "base/checked.h"
+#include "kernels/kernels.gen.h"
+#include "op/op.h"
+#include "op/rows.h"
+
+enum {
+    CORES = 132,      /* that run workgroups side by side */
+    BAND = 8,         /* rows of tiles in a band, as in the kernel */
+    ROWS_UNIT = 16,   /* every tile is a multiple of so many rows */
+    LEAST_SHARE = 16, /* blocks of 32 along k that a slice has at least */
+    MOST_SLICES = 8,
+    LEAST_COLS = 32,
+    MOST_K = 1 << 17, /* inputs of one tile of rows bind everywhere */
+    MOST_SINGLE_ROWS = 4,
+};
+
+const op_tile op_tiles[OP_TILES] = {
+    [OP_TILE_128] = {.down = 4,
+                     .across = 4,
+                     .sub_m = 2,
+                     .sub_n = 2,
+                     .teams = 1,
+                     .units = 1,
+                     .stage_x = true,
+                     .at_once = 2,
+                     .per_k = 50,
+                     .fixed = 7,
+                     .alone = 0.7},
+    [OP_TILE_64] = {.down = 2,
+                    .across = 4,
+                    .sub_m = 2,
+                    .sub_n = 2,
+                    .teams = 2,
+                    .units = 1,
+                    .stage_x = true,
+                    .at_once = 1,
+                    .per_k = 20.2,
+                    .fixed = 2.6,
+                    .alone = 1},
+    [OP_TILE_32] = {.down = 2,
+                    .across = 2,
+                    .sub_m = 1,
+                    .sub_n = 2,
+                    .teams = 4,
+                    .units = 1,
+                    .stage_x = true,
+                    .at_once = 1,
+                    .per_k = 8.8,
+                    .fixed = 1.3,
+                    .alone = 1},
+    [OP_TILE_16] = {.down = 1,
+                    .across = 2,
+                    .sub_m = 1,
+                    .sub_n = 1,
+                    .teams = 8,
+                    .units = 1,
+                    .stage_x = false,
+                    .at_once = 2,
+                    .per_k = 7.2,
+                    .fixed = 2,
+                    .alone = 1},
+    [OP_TILE_16_DEEP] = {.down = 1,
+                         .across = 1,
+                         .sub_m = 1,
+                         .sub_n = 1,
+                         .teams = 8,
+                         .units = 4,
+                         .stage_x = false,
+                         .at_once = 1,
+                         .per_k = 5.2,
+                         .fixed = 0.7,
+                         .alone = 1},
+};
+
+uint32_t op_tile_rows(const op_tile *t)
+{
+    return 16 * t->down * t->sub_m;
+}
+
+uint32_t op_tile_cols(const op_tile *t)
+{
+    return 16 * t->across * t->sub_n;
+}
+
+uint32_t op_tile_lanes(const op_tile *t)
+{
+    return 32 * t->sub_m * t->sub_n * t->teams;
+}
+
+uint32_t op_tile_memory(const op_tile *t)
+{
+    const uint32_t rows = (t->stage_x ? op_tile_rows(t) : 0) + op_tile_cols(t);
+    const uint32_t stage = rows * (4 * t->units + 1);
+    const uint32_t strips = t->sub_m * t->sub_n * 16 * (4 * t->across + 1);
+    return 16 * t->teams * (stage > strips ? stage : strips);
+}
+
+/* ---- what a product takes -------------------------------------------------------------------- */
+
+/* Microseconds of a join of `slices` sums: a dispatch, and bytes that are in the cache. */
+static double join_us(uint64_t rows, uint64_t n, uint32_t slices)
+{
+    return slices > 1 ? 2.3 + (double)(rows * n * 4 * (slices + 2)) / 9.5e6 : 0;
+}
+
+/* Rows count in sixteens, so that what is chosen changes there and nowhere else. */
+static double tile_us(const op_tile *t, uint64_t some_rows, uint64_t n, uint64_t k, uint32_t slices)
+{
+    const uint64_t rows = ceil_div(some_rows, ROWS_UNIT) * ROWS_UNIT;
+    const uint64_t groups = ceil_div(rows, op_tile_rows(t)) * ceil_div(n, op_tile_cols(t)) * slices;
+    const uint64_t waves = ceil_div(groups, (uint64_t)CORES * t->at_once);
+    const double wave = t->per_k * (double)k / (2048.0 * slices) + t->fixed;
+    return 2.5 + (double)waves * wave * (groups <= CORES ? t->alone : 1) + join_us(rows, n, slices);
+}
+
+bool op_tile_takes_k(const op_tile *t, uint64_t k)
+{
+    return k % (t->units == 1 ? 32 : 32ull * t->units * t->teams) == 0;
+}
+
+uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k)
+{
+    uint32_t best = 1;
+    if (t->units > 1 || rows > (uint64_t)BAND * op_tile_rows(t))
+        return best;
+    for (uint32_t slices = 2; slices <= MOST_SLICES; slices *= 2)
+        if (k / 32 / slices >= LEAST_SHARE &&
+            tile_us(t, rows, n, k, slices) < tile_us(t, rows, n, k, best))
+            best = slices;
+    return best;
+}
+
+/* The tile that takes least, and in *us how long; NULL where none takes the shape. */
+static const op_tile *best_tile(const op_shape *shape, double *us)
+{
+    const op_tile *best = NULL;
+    for (int i = 0; i < OP_TILES; i++) {
+        const op_tile *t = &op_tiles[i];
+        if (!op_tile_takes_k(t, shape->k) || op_tile_memory(t) > shape->workgroup_memory)
+            continue;
+        const uint32_t slices = op_tile_slices(t, shape->rows, shape->n, shape->k);
+        const double own = tile_us(t, shape->rows, shape->n, shape->k, slices);
+        if (best == NULL || own < *us) {
+            best = t;
+            *us = own;
+        }
+    }
+    return best;
+}
+
+/* ---- predicates of the table ------------------------------------------------------------------ */
+
+static bool half_takes(const op_shape *shape)
+{
+    return shape->scratch && shape->half && shape->rows >= 2 && shape->n >= LEAST_COLS &&
+           shape->k % 32 == 0 && shape->k <= MOST_K;
+}
+
+static bool is_best(const op_shape *shape, int tile)
+{
+    double us = 0;
+    return half_takes(shape) && best_tile(shape, &us) == &op_tiles[tile];
+}
+
+bool op_tile_fits_128(const op_shape *shape)
+{
+    return is_best(shape, OP_TILE_128);
+}
+
+bool op_tile_fits_64(const op_shape *shape)
+{
+    return is_best(shape, OP_TILE_64);
+}
+
+bool op_tile_fits_32(const op_shape *shape)
+{
+    return is_best(shape, OP_TILE_32);
+}
+
+bool op_tile_fits_16(const op_shape *shape)
+{
+    return is_best(shape, OP_TILE_16);
+}
+
+bool op_tile_fits_16_deep(const op_shape *shape)
+{
+    return is_best(shape, OP_TILE_16_DEEP);
+}
+
+uint32_t op_first_rows(gpu_recorder *rec, uint32_t rows)
+{
+    return gpu_recorder_prepares(rec) && rows > 1 ? 2 : rows;
+}
+
+uint32_t op_next_rows(uint32_t count, uint32_t rows)
+{
+    if (count >= rows)
+        return 0;
+    /* Above 256 rows there are no choices but among tiles of 64 and more. */
+    const uint32_t unit = count < MOST_SINGLE_ROWS ? 1 : count < 256 ? ROWS_UNIT : 64;
+    return (uint32_t)min_u64((count / unit + 1) * unit, rows);
+}
+
+bool op_single_rows_fit(const op_shape *shape)
+{
+    op_shape one = *shape;
+    one.rows = 1;
+    if (shape->rows < 2 || shape->rows > MOST_SINGLE_ROWS || !op_staged_fits(&one))
+        return false;
+    /* A dispatch with its latencies, and the weight at 4.3 TB/s. */
+    const double row_us = 3.3 + (double)op_weight_bytes(shape->format, shape->n, shape->k) / 4.3e6;
+    double us = 0;
+    return half_takes(shape) && best_tile(shape, &us) != NULL && (double)shape->rows * row_us < us;
+}
