@@ -90,7 +90,8 @@ extern "C" {
     X(TEMPER_BUSY, 13, "the object is in use by another call")                                     \
     X(TEMPER_FAILED, 14, "the object failed earlier")                                              \
     X(TEMPER_STOPPED, 15, "the caller's callback asked to stop")                                   \
-    X(TEMPER_INTERNAL, 16, "temper contradicted itself: this is a bug")
+    X(TEMPER_INTERNAL, 16, "temper contradicted itself: this is a bug")                            \
+    X(TEMPER_FULL, 17, "there is no room for another request now")
 
 typedef enum temper_status {
 #define X(name, value, sentence) name = value,
@@ -375,11 +376,29 @@ TEMPER_API temper_status temper_chat(const temper_engine *engine, const temper_m
 
 typedef struct temper_session temper_session;
 
+enum { TEMPER_MAX_SPECULATION = 16 };
+
+/* Speculation: tokens are proposed ahead, and one pass of the model checks several of them. It
+ * never changes the text: each token is still the one that the model chooses for its place, by the
+ * seed and the place alone; only how many a pass brings depends on what was proposed. (Passes of
+ * one row and of several may round differently: where the two best tokens are closer than that,
+ * either may come out, as between any two kernels.) How many are proposed adapts to how often they
+ * are right: bad proposals cost a few passes at first, then less and less. */
+typedef struct temper_speculation {
+    uint32_t tokens;      /* proposed at once at most, 0 to TEMPER_MAX_SPECULATION; 0: off */
+    temper_engine *draft; /* a smaller model with the same vocabulary, on the same device, proposes;
+                             shared, not taken over. NULL: the text itself does, by what followed
+                             the last tokens when they stood there before */
+} temper_speculation;
+
 typedef struct temper_session_desc {
     uint32_t context; /* most ids the session holds, up to the model's own; 0: the default */
+    temper_speculation speculation;
 } temper_session_desc;
 
-/* Opens a session and reserves its KV cache. *out is returned-owned (temper_session_close). */
+/* Opens a session and reserves its KV cache. *out is returned-owned (temper_session_close). Errors:
+ * TEMPER_BAD_ARGUMENT for a context that the model was not trained for, and for a draft model that
+ * does not fit, naming the first token that differs. */
 TEMPER_API temper_status temper_session_open(temper_engine *engine, const temper_session_desc *desc,
                                              temper_session **out, temper_error *err);
 TEMPER_API void temper_session_close(temper_session *session);
@@ -456,6 +475,9 @@ typedef struct temper_result {
                                        likeliest; NULL unless asked for. A view like tokens */
     double prompt_seconds;          /* from the call to the first token */
     double decode_seconds;          /* from the first token to the last */
+    uint64_t passes;                /* of the model that chose tokens: with speculation fewer than
+                                       tokens */
+    uint64_t proposed, accepted; /* tokens that speculation proposed, and of these the right ones */
 } temper_result;
 
 /* Continues the prompt. Errors: TEMPER_CONTEXT_FULL for a prompt that does not fit (never cut in

@@ -45,6 +45,16 @@ void infer_leave(temper_device *device);
 
 temper_engine *infer_engine_retain(temper_engine *engine);
 
+/* The context that was asked for, or the engine's default for 0. TEMPER_BAD_ARGUMENT for one that
+ * the model was not trained for, and for an engine that holds only a vocabulary. */
+temper_status infer_check_context(const temper_engine *engine, uint32_t wanted, uint32_t *out,
+                                  error *err);
+
+/* TEMPER_BAD_ARGUMENT for a prompt that is empty or holds an id that is none, TEMPER_CONTEXT_FULL
+ * for one that is longer than the context. */
+temper_status infer_check_prompt(temper_tokens prompt, uint32_t vocabulary, uint32_t context,
+                                 error *err);
+
 /* TEMPER_BAD_ARGUMENT, with the field's name and value, when one is out of its range. */
 temper_status infer_check_sampling(const temper_sampling *sampling, error *err);
 

@@ -1,7 +1,44 @@
+/*
+ * sampling.c - what a request may ask for, and what the GPU is given of it.
+ */
 #include <math.h>
 
 #include "base/checked.h"
 #include "infer/infer.h"
+
+temper_status infer_check_context(const temper_engine *engine, uint32_t wanted, uint32_t *out,
+                                  error *err)
+{
+    if (engine->net == NULL)
+        return error_set(err, TEMPER_BAD_ARGUMENT,
+                         "an engine that holds only a vocabulary cannot run sessions");
+    *out = wanted == 0 ? engine->info.default_context : wanted;
+    if (*out > engine->info.context)
+        return error_set(err, TEMPER_BAD_ARGUMENT,
+                         "a context of %u is more than the %u positions the model was trained "
+                         "for",
+                         *out, engine->info.context);
+    return TEMPER_OK;
+}
+
+temper_status infer_check_prompt(temper_tokens prompt, uint32_t vocabulary, uint32_t context,
+                                 error *err)
+{
+    if (prompt.count == 0 || prompt.ids == NULL)
+        return error_set(err, TEMPER_BAD_ARGUMENT,
+                         "the prompt is empty: it needs at least one token");
+    if (prompt.count > context)
+        return error_set(err, TEMPER_CONTEXT_FULL,
+                         "the prompt has %zu tokens and the context %u: shorten the prompt or ask "
+                         "for a larger context (--ctx)",
+                         prompt.count, context);
+    for (size_t i = 0; i < prompt.count; i++)
+        if (prompt.ids[i] >= vocabulary)
+            return error_set(err, TEMPER_BAD_ARGUMENT,
+                             "id %u at place %zu is not in the vocabulary of %u", prompt.ids[i], i,
+                             vocabulary);
+    return TEMPER_OK;
+}
 
 static temper_status check_unit(const char *name, float value, error *err)
 {

@@ -103,8 +103,9 @@ temper_status model_choose_products(model *m, bool exact, error *err);
 temper_status model_reserve(model *m, const kv_cache *cache, error *err);
 
 typedef struct model_step {
-    uint32_t rows;    /* 1 to max_rows */
-    uint32_t longest; /* the largest position among the rows, plus 1 */
+    uint32_t rows;      /* 1 to max_rows, of any sequences and positions, in any order */
+    uint32_t longest;   /* the largest position among the rows, plus 1 */
+    uint32_t sequences; /* that the rows belong to; 0: 1 */
     const kv_cache *cache;
     gpu_view ids;         /* u32 [rows] */
     gpu_view row_info;    /* op_row_info [rows] */

@@ -249,6 +249,7 @@ void model_record_attention(const model *m, gpu_recorder *rec, const model_step 
                                           .head_dim = c->head_dim,
                                           .scale = c->attention_scale,
                                           .longest = step->longest,
+                                          .sequences = step->sequences,
                                           .window = local ? c->window : 0,
                                           .softcap = c->attention_softcap};
     op_rope_store(rec, gpu_whole(s->qkv), gpu_whole(turns), step->row_info, table, gpu_whole(s->q),
