@@ -28,6 +28,7 @@
  *     session  one text in the making: it owns the keys and values (KV cache) of what it has seen
  *     prefill  computing the keys and values of a prompt, many rows at once
  *     decode   computing one row at a time, for an answer
+ *     batch    several texts in the making at once, each with a row in every step
  *     logit    the model's raw score of a token as the next one
  *
  * Objects
@@ -38,7 +39,7 @@
  * Threads
  *     One thread at a time drives a device and everything on it. A call that comes in while another
  *     is running, from another thread or from a callback, returns TEMPER_BUSY and does nothing.
- *     Different devices are independent.
+ *     Different devices are independent. Three functions of batches are for any thread (see there).
  *
  * Errors
  *     Every function that can fail returns a temper_status and fills *err (which may be NULL) with
@@ -502,6 +503,92 @@ TEMPER_API temper_status temper_session_logits_from(temper_session *session, tem
  * i from 0 to count - first - 1. 1 <= first < count. nll has count - first floats. */
 TEMPER_API temper_status temper_session_score(temper_session *session, temper_tokens prompt,
                                               size_t first, float *nll, temper_error *err);
+
+/* ---- batches -------------------------------------------------------------------------------- */
+
+/* Many answers in the making at once: what a server stands on. The weights are read once for all of
+ * them, so that sixteen answers take little longer than one.
+ *
+ *     temper_batch_open(engine, &(temper_batch_desc){.sequences = 16}, &batch, &err);
+ *     temper_batch_submit(batch, &request, on_done, &id, &err);      // any thread
+ *     while (temper_batch_step(batch, &more, &err) == TEMPER_OK && more)
+ *         ;                                                          // the thread of the device
+ *
+ * Each answer is the one that a session would give: requests come and go while others are in the
+ * middle, each with its own sampling, seed, stops and callbacks. Prompts are read in chunks beside
+ * the tokens of the others, so that nobody waits long for a newcomer.
+ *
+ * Room. `sequences` requests are answered at once; `waiting` more wait, first come, first served;
+ * one more is refused with TEMPER_FULL. The keys and values of all answers share a pool of blocks
+ * of 256 positions, which is why it may be smaller than all contexts together. When it is full, the
+ * youngest answer gives its blocks to the older ones and is read again when there is room: it takes
+ * longer, and says the same. The text of an answer that has ended stays in the pool as long as
+ * nobody needs the room: a request that begins with it (the next turn of a chat) reuses it.
+ *
+ * Threads. temper_batch_submit, temper_batch_cancel and temper_batch_get_stats may be called from
+ * any thread at any time, from callbacks too. temper_batch_step and temper_batch_close belong to
+ * the thread that drives the device; every callback runs inside of them, on that thread, and must
+ * not call a session or a batch's step or close (TEMPER_BUSY). A thread that has nothing to step
+ * sleeps until it is told of a submit: how, is the caller's. Sessions of the same engine may be
+ * used between steps.
+ *
+ * Failures. What is wrong with one request ends that request. A pass that fails ends all requests
+ * that are running, and temper_batch_step says so too; after a lost device all that are waiting end
+ * as well, and nothing is taken any more. Every request that was taken ends with exactly one
+ * on_done. */
+typedef struct temper_batch temper_batch;
+
+typedef struct temper_batch_desc {
+    uint32_t sequences;   /* answers at once, 1 to 256 and at most the engine's max_rows; 0: 16 */
+    uint32_t context;     /* most ids of one of them, up to the model's own; 0: the default */
+    uint64_t positions;   /* in the pool, at least one context; 0: a quarter of all contexts, and
+                             1024 for each sequence at least */
+    uint32_t waiting;     /* requests that may wait; 0: 256 */
+    uint32_t prompt_rows; /* of prompts in a pass while answers are in the middle, 1 to the engine's
+                             max_rows: more let newcomers begin earlier and the others wait longer;
+                             0: a quarter of max_rows */
+    temper_speculation speculation;
+} temper_batch_desc;
+
+/* Opens a batch and reserves its pool. *out is returned-owned (temper_batch_close). Errors as
+ * temper_session_open. */
+TEMPER_API temper_status temper_batch_open(temper_engine *engine, const temper_batch_desc *desc,
+                                           temper_batch **out, temper_error *err);
+
+/* Ends what is left with TEMPER_FINISH_CANCELLED, then closes. */
+TEMPER_API void temper_batch_close(temper_batch *batch);
+
+/* How a request ended. `result` and `failure` are callback-only; failure->status is TEMPER_OK
+ * unless it failed. The request's `user` comes back. */
+typedef void (*temper_on_done)(uint64_t id, const temper_result *result,
+                               const temper_error *failure, void *user);
+
+/* Takes a request: a copy of it, the ids of its prompt, its biases and its stops among it. *id (may
+ * be NULL) names it, 1 and up. on_done may be NULL. Errors, at once and without on_done: as
+ * temper_session_generate has them for the request's values; TEMPER_FULL; TEMPER_DEVICE_* after a
+ * failure of the device. */
+TEMPER_API temper_status temper_batch_submit(temper_batch *batch, const temper_request *request,
+                                             temper_on_done on_done, uint64_t *id,
+                                             temper_error *err);
+
+/* Asks that a request ends with TEMPER_FINISH_CANCELLED at the next step. False when it has ended
+ * already. */
+TEMPER_API bool temper_batch_cancel(temper_batch *batch, uint64_t id);
+
+/* Takes what waits, submits a pass for all that are running, and hands out what the pass before it
+ * chose. *more (may be NULL): whether any request is left. */
+TEMPER_API temper_status temper_batch_step(temper_batch *batch, bool *more, temper_error *err);
+
+typedef struct temper_batch_stats {
+    uint32_t running, waiting;    /* requests, now */
+    uint32_t blocks, free_blocks; /* of the pool, and those that no running request holds */
+    uint64_t finished, tokens;    /* requests that have ended, and the tokens of their answers */
+    uint64_t passes;              /* of the model */
+    uint64_t evictions;           /* times that a running request gave its blocks away */
+    uint64_t proposed, accepted;  /* of requests that have ended: see temper_result */
+} temper_batch_stats;
+
+TEMPER_API temper_batch_stats temper_batch_get_stats(temper_batch *batch);
 
 /* ---- making files --------------------------------------------------------------------------- */
 

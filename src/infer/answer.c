@@ -107,10 +107,10 @@ void answer_progress(answer *a, size_t done)
         answer_end(a, TEMPER_FINISH_CANCELLED);
 }
 
-/* Keeps the log-probabilities of the last token. */
+/* Keeps the log-probabilities of the token that comes next. */
 static temper_status keep_logprobs(answer *a, const answer_choice *chosen, error *err)
 {
-    const size_t width = 1 + a->request->best, first = (a->tokens.count - 1) * width;
+    const size_t width = 1 + a->request->best, first = a->tokens.count * width;
     if (first + width > a->logprob_capacity) {
         const size_t capacity = (first + width) * 2;
         temper_logprob *larger = mem_realloc(a->logprobs, capacity * sizeof *larger);
@@ -130,9 +130,9 @@ static temper_status keep_logprobs(answer *a, const answer_choice *chosen, error
 /* The id is a token of the answer: it joins the lists and the text. */
 static temper_status add(answer *a, const answer_choice *chosen, bool *stopped, error *err)
 {
-    temper_status status = token_list_push(&a->tokens, chosen->id, err);
-    if (status == TEMPER_OK && a->request->logprobs)
-        status = keep_logprobs(a, chosen, err);
+    temper_status status = a->request->logprobs ? keep_logprobs(a, chosen, err) : TEMPER_OK;
+    if (status == TEMPER_OK)
+        status = token_list_push(&a->tokens, chosen->id, err);
     if (status == TEMPER_OK && a->stream != NULL)
         status = text_stream_push(a->stream, chosen->id, &a->text, stopped, err);
     return status;

@@ -42,6 +42,9 @@ static temper_status plan_slot(decoder *d, uint32_t slot, budget *left, uint32_t
     const uint32_t pending = decoder_pending(s);
     bool granted = false;
     *rows = 0;
+    /* A text whose blocks were taken away begins again once its last id is read. */
+    if (pending != 1 && s->chosen != DECODER_NO_PLACE)
+        return TEMPER_OK;
     if (pending != 1 && (left->prompts_end || !may_begin(d, slot))) {
         left->prompts_end = true;
         return TEMPER_OK;
@@ -260,7 +263,9 @@ static void take_choices(decoder *d, const decoder_flight *f, const decoder_part
     const uint32_t proposals = part->choices - 1;
     uint32_t accepted = 0;
     bool agrees = true;
-    s->chosen = DECODER_NO_PLACE;
+    /* Unless the pass after this one has taken it and chosen another. */
+    if (s->cached <= part->first + part->rows)
+        s->chosen = DECODER_NO_PLACE;
     a->passes++;
     for (uint32_t i = 0; i < part->choices && agrees && !a->ended; i++) {
         const uint32_t c = part->first_choice + i;

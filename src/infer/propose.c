@@ -117,9 +117,9 @@ static temper_status submit_draft(decoder *d, error *err)
 static temper_status follow(decoder *d, error *err)
 {
     runner *r = &d->draft;
-    uint32_t left = r->net->max_rows;
     if (!has_draft(d))
         return TEMPER_OK;
+    uint32_t left = r->net->max_rows;
     for (uint32_t i = 0; i < d->active; i++)
         if (decoder_decodes(&d->slots[d->order[i]]))
             left = (uint32_t)min_u64(left, d->desc.prompt_rows);

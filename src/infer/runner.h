@@ -12,9 +12,9 @@
  *     gpu_record_readback(rec, runner_chosen(r));
  *     status = gpu_submit(rec, &ticket, err);
  *
- * What a row takes (from) is the id that stands there or, where the host has not read it yet, OP_CHOSEN plus
- * its place among what a pass before chose. Passes run in order, so the next one may be put
- * together while the last one runs.
+ * What a row takes (from) is the id that stands there or, where the host has not read it yet,
+ * OP_CHOSEN plus its place among what a pass before chose. Passes run in order, so the next one may
+ * be put together while the last one runs.
  */
 #ifndef TEMPER_INFER_RUNNER_H
 #define TEMPER_INFER_RUNNER_H
