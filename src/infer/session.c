@@ -119,8 +119,7 @@ temper_status temper_session_generate(temper_session *session, const temper_requ
 
 /* ---- logits and scores ---------------------------------------------------------------------- */
 
-/* Puts ids [first, first + rows) of the slot's text into the pass. */
-static temper_status add_rows(decoder *d, uint32_t first, uint32_t rows, error *err)
+temper_status session_add_rows(decoder *d, uint32_t first, uint32_t rows, error *err)
 {
     bool granted = false;
     const temper_status status = decoder_reserve(d, 0, first + rows, false, &granted, err);
@@ -137,7 +136,7 @@ static temper_status submit_rows(decoder *d, uint32_t first, uint32_t rows, bool
 {
     model *m = d->engine->net;
     gpu_recorder *rec = NULL;
-    temper_status status = add_rows(d, first, rows, err);
+    temper_status status = session_add_rows(d, first, rows, err);
     if (status == TEMPER_OK)
         status = runner_record(&d->runner, NULL, &rec, err);
     if (status != TEMPER_OK)
@@ -203,7 +202,7 @@ static temper_status score_chunk(temper_session *s, const uint32_t *ids, uint32_
     const uint64_t bytes = scored * sizeof(float);
     gpu_recorder *rec = NULL;
     gpu_ticket ticket = {0};
-    temper_status status = add_rows(d, begin, rows, err);
+    temper_status status = session_add_rows(d, begin, rows, err);
     if (status == TEMPER_OK && scored > 0)
         status = gpu_write(m->device, s->targets, 0, ids + begin + from + 1, bytes, err);
     if (status == TEMPER_OK)

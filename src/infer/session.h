@@ -14,4 +14,7 @@ struct temper_session {
     gpu_buffer *scores;  /* f32 [max_rows] */
 };
 
+/* Puts ids [first, first + rows) of the text in slot 0 into the pass that is recorded next. */
+temper_status session_add_rows(decoder *d, uint32_t first, uint32_t rows, error *err);
+
 #endif
