@@ -53,18 +53,19 @@ static const product_case cases[] = {
     {"shmem_edge", "q4_f32_32", 130, 4096, 2056, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
     {"q_proj_4k", "q4_f32_32", 4096, 2048, 2048, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
     {"kv_proj_4k", "q4_f32_32", 4096, 2048, 512, 1e-4, 1e-3, RAMP, OP_WRITE, 0, 0, CHECK_HEAVY},
-    {"whole tiles added", "q4_min_32", 128, 1024, 256, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
-    {"edges added", "q4_min_32", 131, 1024, 259, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
+    {"whole tiles added", "q4_min_32", 128, 96, 256, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
+    {"edges added", "q4_min_32", 131, 96, 259, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
     {"K of 18 blocks", "q4_min_32", 20, 576, 100, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
-    {"columns 4 to 260 of 264", "q8_f16_32", 128, 64, 256, 0, 0, PLAIN, OP_WRITE, 4, 4, 0},
-    {"columns 3 to 260 of 265", "q8_f16_32", 128, 64, 257, 0, 0, PLAIN, OP_ACCUMULATE, 3, 5, 0},
-    {"nine bands", "q4_f16_32", 1100, 32, 300, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
-    {"slices of K", "q4_f16_32", 20, 4160, 72, 0, 0, SLICED, OP_WRITE, 0, 0, 0},
-    {"slices of K added, odd", "q4_f16_32", 23, 4160, 71, 0, 0, SLICED, OP_ACCUMULATE, 1, 1, 0},
-    {"rows of 7e4 and 1e-6", "q4_f16_32", 80, 1024, 160, 0, 0, LARGE_X, OP_WRITE, 0, 0, 0},
+    {"K of 32 blocks, added", "q4_min_32", 19, 1024, 71, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
+    {"columns 4 to 260 of 264", "q4_min_32", 128, 64, 256, 0, 0, PLAIN, OP_WRITE, 4, 4, 0},
+    {"columns 3 to 260 of 265", "q4_min_32", 128, 64, 257, 0, 0, PLAIN, OP_ACCUMULATE, 3, 5, 0},
+    {"nine bands", "q4_min_32", 1100, 96, 300, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
+    {"slices of K", "q4_min_32", 20, 4160, 72, 0, 0, SLICED, OP_WRITE, 0, 0, 0},
+    {"slices of K added, odd", "q4_min_32", 23, 4160, 71, 0, 0, SLICED, OP_ACCUMULATE, 1, 1, 0},
+    {"rows of 7e4 and 1e-6", "q4_min_32", 80, 256, 160, 0, 0, LARGE_X, OP_WRITE, 0, 0, 0},
     {"weights of 1e5 and 1e-7", "f32", 80, 256, 160, 0, 0, LARGE_W, OP_WRITE, 0, 0, 0},
     {"equal products", "f16", 80, 4096, 65, 0, 0, PRODUCTS, OP_WRITE, 0, 0, CHECK_NORMAL},
-    {"NaN in x", "q4_min_32", 70, 1024, 70, 0, 0, NAN_X, OP_WRITE, 0, 0, 0},
+    {"NaN in x", "q4_min_32", 70, 64, 70, 0, 0, NAN_X, OP_WRITE, 0, 0, 0},
     {"infinity in x", "f16", 70, 64, 70, 0, 0, INFINITE_X, OP_WRITE, 0, 0, 0},
     {"16x2048x2048", "q4_f16_32", 16, 2048, 2048, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
     {"16x2048x8192", "q4_f16_32", 16, 2048, 8192, 0, 0, PLAIN, OP_WRITE, 0, 0, CHECK_HEAVY},
@@ -110,40 +111,53 @@ static const op_kernel_row *row_at(uint32_t i)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* After the named ones every format; all of them by each row. */
-static product_case case_at(uint32_t i)
+static bool is_plain(uint32_t row)
+{
+    return row >= OP_TILES && row < STEEL;
+}
+
+/* Large tiles without matrix units compile for a minute, and have no lines that small ones lack. */
+static bool is_slow(uint32_t row)
+{
+    return row == OP_TILES + OP_TILE_128 || row == OP_TILES + OP_TILE_64;
+}
+
+/* After the named cases every format. */
+static product_case case_at(uint32_t i, uint32_t row)
 {
     if (i < NAMED)
         return cases[i];
     const check_format *format = &check_formats[i - NAMED];
+    const bool deep = row != STEEL && op_tiles[row % OP_TILES].units > 1;
+    const uint32_t k = deep ? 1024 : format->format.scale >= SCALE_K ? 768 : 256;
     return (product_case){
-        .name = format->name, .format = format->name, .rows = 35, .k = 1024, .n = 131};
+        .name = format->name, .format = format->name, .rows = 35, .k = k, .n = 131};
 }
 
-/* Whether the case is one for row r. */
-static bool is_for(const product_case *p, uint32_t r)
+/* Whether the case is one for the row. */
+static bool is_for(const product_case *p, uint32_t row)
 {
-    if (r == STEEL)
+    if (row == STEEL)
         return p->kind != SLICED;
-    const op_tile *t = &op_tiles[r % OP_TILES];
-    /* Large tiles without matrix units compile for seconds: the same lines as the small ones. */
-    const bool slow = r == OP_TILES + OP_TILE_128 || r == OP_TILES + OP_TILE_64;
-    if (slow && (p->cost == CHECK_HEAVY || strcmp(p->name, "edges added") != 0))
+    const op_tile *t = &op_tiles[row % OP_TILES];
+    /* Without matrix units each format is a pipeline more, and many seconds of compiling. */
+    if (is_plain(row) &&
+        ((uint64_t)p->rows * p->k * p->n > 12000000 || strcmp(p->format, "q4_min_32") != 0))
         return false;
-    if (p->kind == SLICED && t->units > 1)
+    if (is_slow(row) && strcmp(p->name, "edges added") != 0)
         return false;
-    return op_tile_takes_k(t, p->k) && p->kind != LARGE_W;
+    return op_tile_takes_k(t, p->k) && p->kind != LARGE_W && (p->kind != SLICED || t->units == 1);
 }
 
-/* Case and row of entry i. */
+/* Case and row of entry i: each case by every row that it is for. */
 static product_case get(uint32_t i, uint32_t *row)
 {
-    for (uint32_t c = 0; c < NAMED + check_format_count; c++) {
-        const product_case p = case_at(c);
-        for (*row = 0; *row < ROWS; ++*row)
+    for (uint32_t c = 0; c < NAMED + check_format_count; c++)
+        for (*row = 0; *row < ROWS; ++*row) {
+            const product_case p = case_at(c, *row);
             if (is_for(&p, *row) && i-- == 0)
                 return p;
-    }
+        }
     return (product_case){.name = NULL};
 }
 
@@ -159,8 +173,9 @@ static void describe(uint32_t i, check_case *out)
 {
     uint32_t row;
     const product_case p = get(i, &row);
-    const bool slow = row == OP_TILES + OP_TILE_128 || row == OP_TILES + OP_TILE_64;
-    out->cost = slow && p.cost == CHECK_QUICK ? CHECK_NORMAL : p.cost;
+    out->cost = is_slow(row)                             ? CHECK_HEAVY
+                : is_plain(row) && p.cost == CHECK_QUICK ? CHECK_NORMAL
+                                                         : p.cost;
     snprintf(out->name, sizeof out->name, "%s: %s", row_names[row], p.name);
 }
 
@@ -400,18 +415,17 @@ typedef struct halves_run {
     op_products with;
 } halves_run;
 
-/* The inputs by each prologue, then the weights of every format by each small tile. */
+/* The inputs by each prologue; entries of every format; the same by way of each small tile. */
 enum { INPUTS = 3, SMALL_TILES = 3 };
 
 static uint32_t halves_count(void)
 {
-    return INPUTS + 2 * SMALL_TILES * check_format_count;
+    return INPUTS + (1 + SMALL_TILES) * check_format_count;
 }
 
-/* matrix_32 .. matrix_16_deep, then plain_32 .. */
 static const op_kernel_row *small_row(uint32_t i)
 {
-    return row_at(i % (2 * SMALL_TILES) / SMALL_TILES * OP_TILES + OP_TILE_32 + i % SMALL_TILES);
+    return row_at(OP_TILE_32 + i % SMALL_TILES);
 }
 
 static void describe_halves(uint32_t i, check_case *out)
@@ -420,9 +434,14 @@ static void describe_halves(uint32_t i, check_case *out)
         snprintf(out->name, sizeof out->name, "halves: %s", prologue_names[i]);
         return;
     }
-    const op_kernel_row *row = small_row(i - INPUTS);
-    snprintf(out->name, sizeof out->name, "%s: halves of %s", row != NULL ? row->name : "?",
-             check_formats[(i - INPUTS) / (2 * SMALL_TILES)].name);
+    i -= INPUTS;
+    if (i < check_format_count) {
+        snprintf(out->name, sizeof out->name, "halves: %s", check_formats[i].name);
+        return;
+    }
+    i -= check_format_count;
+    snprintf(out->name, sizeof out->name, "%s: halves of %s", small_row(i)->name,
+             check_formats[i / SMALL_TILES].name);
 }
 
 static void record_inputs(gpu_recorder *rec, void *user)
@@ -479,13 +498,6 @@ static void run_inputs(check_context *c, op_prologue_kind kind)
     compare_inputs(c, check_go(c, record_inputs, &r, r.with.scratch, 0, 0), want);
 }
 
-static void record_identity(gpu_recorder *rec, void *user)
-{
-    const halves_run *r = user;
-    op_record_product(rec, r->weight, r->row, &(op_prologue){0}, r->x, r->y, (uint32_t)r->weight->k,
-                      0, HALVES_COLS, OP_WRITE, &r->with);
-}
-
 /* How far a half may be from an element. Rounding is off by a 2048th at most: of the element, and
  * again where its scale is no f16; with a minimum also of the product and the minimum that make it,
  * which pass the row's largest value by little. */
@@ -497,16 +509,70 @@ static double halves_bound(weight_format format, double element, double largest)
     return (f16_scale || format.scale == SCALE_NONE ? once : 2 * once) + 6e-8;
 }
 
-/* The weight times the identity: each result is one half. */
-static void run_weights(check_context *c, uint32_t i)
+static void compare_row(check_context *c, weight_format format, uint32_t n, const double *got,
+                        const float *right, uint32_t k)
 {
-    const weight_format format = check_formats[i / (2 * SMALL_TILES)].format;
-    halves_run r = {.row = small_row(i)};
+    double largest = 0;
+    for (uint32_t i = 0; i < k; i++)
+        largest = fmax(largest, fabs((double)right[i]));
+    for (uint32_t i = 0; i < k; i++)
+        check_that(
+            c, fabs(got[i] - (double)right[i]) <= halves_bound(format, (double)right[i], largest),
+            "element %u of row %u is %.9g, not %.9g", i, n, got[i], (double)right[i]);
+}
+
+static void record_entries(gpu_recorder *rec, void *user)
+{
+    const halves_run *r = user;
+    const weight_format format = r->weight->format;
+    const op_weight_part *part = &r->weight->parts[0];
+    const uint32_t options[] = {(uint32_t)format.layout, (uint32_t)format.scale,
+                                format.group ? format.group : 8};
+    gpu_pipeline *pipeline =
+        gpu_pipeline_get(gpu_recorder_device(rec), check_entries_kernel(), options);
+    const gpu_view data = gpu_whole(part->data);
+    const gpu_view views[] = {data, part->high != NULL ? gpu_whole(part->high) : data,
+                              part->scales != NULL ? gpu_whole(part->scales) : data, r->y};
+    const uint32_t params[] = {(uint32_t)r->weight->k, (uint32_t)part->stride};
+    gpu_record_dispatch(rec, pipeline, views, params, (uint32_t)part->stride / 64,
+                        (uint32_t)r->weight->k / 32, 1);
+}
+
+static void run_entries(check_context *c, weight_format format)
+{
+    const uint32_t k = format.scale >= SCALE_K ? 768 : 256;
+    const uint64_t stride = weight_stride(HALVES_COLS);
+    check_that(c, check_entries_kernel() != NULL, "the kernel's text has changed");
+    const check_weight w = check_make_weight(c, format, HALVES_COLS, k, 17);
+    double *row = check_alloc(c, k, sizeof *row);
+    if (c->status != TEMPER_OK || !c->result->ok)
+        return;
+    halves_run r = {.weight = w.weight, .y = check_output(c, k * stride * 2)};
+    const uint16_t *halves = check_go(c, record_entries, &r, r.y, 0, 0);
+    for (uint32_t n = 0; halves != NULL && n < HALVES_COLS; n++) {
+        for (uint32_t i = 0; i < k; i++)
+            row[i] = (double)f16_to_f32(halves[(i / 32 * stride + n) * 32 + i % 32]);
+        compare_row(c, format, n, row, w.values + (uint64_t)n * k, k);
+    }
+}
+
+static void record_identity(gpu_recorder *rec, void *user)
+{
+    const halves_run *r = user;
+    op_record_product(rec, r->weight, r->row, &(op_prologue){0}, r->x, r->y, (uint32_t)r->weight->k,
+                      0, HALVES_COLS, OP_WRITE, &r->with);
+}
+
+/* The weight times the identity: each result is one half. */
+static void run_identity(check_context *c, const op_kernel_row *row_of, weight_format format)
+{
+    halves_run r = {.row = row_of};
     if (!runs(c, r.row))
         return;
     const uint32_t k = r.row->tile->units > 1 ? 1024 : format.scale >= SCALE_K ? 768 : 256;
     const check_weight w = check_make_weight(c, format, HALVES_COLS, k, 17);
     float *x = check_alloc(c, (uint64_t)k * k, sizeof *x);
+    double *row = check_alloc(c, k, sizeof *row);
     if (c->status != TEMPER_OK)
         return;
     for (uint64_t d = 0; d < k; d++)
@@ -517,30 +583,27 @@ static void run_weights(check_context *c, uint32_t i)
     give_scratch(c, &r.with, r.row, HALVES_COLS, k, k);
     const float *got = check_go(c, record_identity, &r, r.y, 0, 0);
     for (uint32_t n = 0; got != NULL && n < HALVES_COLS; n++) {
-        const float *row = w.values + (uint64_t)n * k;
-        double largest = 0;
         for (uint32_t d = 0; d < k; d++)
-            largest = fmax(largest, fabs((double)row[d]));
-        for (uint32_t d = 0; d < k; d++) {
-            const double half = (double)got[d * HALVES_COLS + n], right = (double)row[d];
-            check_that(c, fabs(half - right) <= halves_bound(format, right, largest),
-                       "element %u of column %u is %.9g, not %.9g", d, n, half, right);
-        }
+            row[d] = (double)got[d * HALVES_COLS + n];
+        compare_row(c, format, n, row, w.values + (uint64_t)n * k, k);
     }
 }
 
 static void run_halves(check_context *c, uint32_t i)
 {
-    if (i >= INPUTS) {
-        run_weights(c, i - INPUTS);
+    if (i >= INPUTS + check_format_count) {
+        i -= INPUTS + check_format_count;
+        run_identity(c, small_row(i), check_formats[i / SMALL_TILES].format);
         return;
     }
-    if (gpu_device_features(c->device) & GPU_FEATURE_F16) {
+    if (!(gpu_device_features(c->device) & GPU_FEATURE_F16)) {
+        c->result->skipped = true;
+        snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
+    } else if (i < INPUTS) {
         run_inputs(c, (op_prologue_kind)i);
-        return;
+    } else {
+        run_entries(c, check_formats[i - INPUTS].format);
     }
-    c->result->skipped = true;
-    snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
 }
 
 const check_group check_halves = {"matmul", halves_count, describe_halves, run_halves};
@@ -558,6 +621,7 @@ static uint32_t agreement_count(void)
 static void describe_agreement(uint32_t i, check_case *out)
 {
     snprintf(out->name, sizeof out->name, "%s", agreement_names[i]);
+    out->cost = CHECK_NORMAL;
 }
 
 /* Wrong: what is left out is least to be seen at the largest K. */

@@ -12,28 +12,31 @@
 
 enum { SOURCE_BYTES = 1 << 16 };
 
+/* The loop's end is none that a compiler knows: written out eight times, for every matrix of a
+ * tile, its body takes a software device's compiler half a minute. */
 static const char plain_code[] =
     "var<private> own_lane: u32;\n"
-    "struct Left { at: u32, in_x: bool }\n"
+    "struct Left { at: u32 }\n"
     "struct Right { at: u32 }\n"
     "struct Result { low: vec4<f32>, high: vec4<f32> }\n"
-    "fn left_of_tile(at: u32) -> Left { return Left(at, false); }\n"
-    "fn left_of_x(at: u32) -> Left { return Left(at, true); }\n"
+    "fn left_of_tile(at: u32) -> Left { return Left(at); }\n"
+    "fn left_of_x(at: u32) -> Left { return Left(at); }\n"
     "fn right_of_tile(at: u32) -> Right { return Right(at); }\n"
     "fn wide(pair: u32) -> vec2<f32> { return vec2<f32>(bitcast<vec2<f16>>(pair)); }\n"
     "fn product(a: vec4<u32>, b: vec4<u32>) -> f32 {\n"
     "    return dot(wide(a.x), wide(b.x)) + dot(wide(a.y), wide(b.y)) +\n"
     "           dot(wide(a.z), wide(b.z)) + dot(wide(a.w), wide(b.w));\n"
     "}\n"
+    "fn left_words(at: u32, half: u32) -> vec4<u32> {\n"
+    "    if (STAGE_X == 1u) { return tile[at + own_lane / 2u * PITCH + half]; }\n"
+    "    return x[at + own_lane / 2u * 4u + half];\n"
+    "}\n"
     "fn multiply(left: Left, right: Right, sum: Result) -> Result {\n"
     "    var v = array<f32, 8>();\n"
-    "    var first = tile[left.at + own_lane / 2u * PITCH];\n"
-    "    var second = tile[left.at + own_lane / 2u * PITCH + 1u];\n"
-    "    if (left.in_x) {\n"
-    "        first = x[left.at + own_lane / 2u * 4u];\n"
-    "        second = x[left.at + own_lane / 2u * 4u + 1u];\n"
-    "    }\n"
-    "    for (var i = 0u; i < 8u; i++) {\n"
+    "    let first = left_words(left.at, 0u);\n"
+    "    let second = left_words(left.at, 1u);\n"
+    "    let end = select(8u, 7u, params.k == 0u);\n"
+    "    for (var i = 0u; i < end; i++) {\n"
     "        let at = right.at + (own_lane % 2u * 8u + i) * PITCH;\n"
     "        v[i] = product(first, tile[at]) + product(second, tile[at + 1u]);\n"
     "    }\n"
@@ -89,6 +92,7 @@ const op_kernel_row *check_plain_row(int tile, bool wrong)
     static char sources[2][SOURCE_BYTES];
     static gpu_kernel kernels[2];
     static op_kernel_row rows[2][OP_TILES];
+    static op_tile tiles[OP_TILES];
     gpu_kernel *kernel = &kernels[wrong];
     if (kernel->source == NULL) {
         if (!make_source(sources[wrong], wrong))
@@ -98,11 +102,60 @@ const op_kernel_row *check_plain_row(int tile, bool wrong)
         kernel->source = sources[wrong];
         kernel->needs = GPU_FEATURE_F16;
     }
+    tiles[tile] = op_tiles[tile];
+    if (tile == OP_TILE_16_DEEP)
+        tiles[tile].teams /= 2; /* so that 32 KiB of workgroup memory will do */
     op_kernel_row *row = &rows[wrong][tile];
     *row = (op_kernel_row){.name = names[tile],
                            .kernel = kernel,
-                           .invocations = op_tile_lanes(&op_tiles[tile]),
-                           .workgroup_memory = op_tile_memory(&op_tiles[tile]),
-                           .tile = &op_tiles[tile]};
+                           .invocations = op_tile_lanes(&tiles[tile]),
+                           .workgroup_memory = op_tile_memory(&tiles[tile]),
+                           .tile = &tiles[tile]};
     return row;
+}
+
+/* ---- entries alone ---------------------------------------------------------------------------- */
+
+static const char entries_head[] =
+    "enable f16;\n"
+    "struct Params { k: u32, stride: u32 }\n"
+    "@group(0) @binding(3) var<storage, read_write> out: array<vec4<u32>>;\n"
+    "@group(1) @binding(0) var<uniform> params: Params;\n";
+
+static const char entries_main[] =
+    "@compute @workgroup_size(64)\n"
+    "fn main(@builtin(global_invocation_id) id: vec3<u32>) {\n"
+    "    let entry = weight_entry(id.x, id.y);\n"
+    "    for (var i = 0u; i < 4u; i++) {\n"
+    "        out[4u * (id.y * params.stride + id.x) + i] = entry_pairs(entry, id.x, i);\n"
+    "    }\n"
+    "}\n";
+
+static const gpu_kernel_binding entries_bindings[] = {{"data", GPU_READ, 16},
+                                                      {"high_bits", GPU_READ, 4},
+                                                      {"scales", GPU_READ, 4},
+                                                      {"out", GPU_READ_WRITE, 16}};
+static const gpu_kernel_option entries_options[] = {
+    {"LAYOUT", true, 4}, {"SCALE", true, 1}, {"GROUP", true, 32}};
+
+const gpu_kernel *check_entries_kernel(void)
+{
+    static char text[SOURCE_BYTES];
+    static const gpu_kernel kernel = {.name = "weight_entries",
+                                      .source = text,
+                                      .bindings = entries_bindings,
+                                      .binding_count = 4,
+                                      .params_bytes = 8,
+                                      .options = entries_options,
+                                      .option_count = 3,
+                                      .needs = GPU_FEATURE_F16};
+    const char *begin = strstr(kernel_product_matrix.source, "// use weight\n");
+    const char *end = begin != NULL ? strstr(begin, "@group(0) @binding(3)") : NULL;
+    if (end == NULL ||
+        sizeof entries_head + (size_t)(end - begin) + sizeof entries_main > sizeof text)
+        return NULL;
+    strcpy(text, entries_head);
+    strncat(text, begin, (size_t)(end - begin));
+    strcat(text, entries_main);
+    return &kernel;
 }

@@ -256,15 +256,17 @@ static temper_status prepare(model *m, const kv_cache *cache, gpu_buffer *inputs
     return gpu_submit(rec, NULL, err);
 }
 
+static void widen_by(const model *m, const op_weight *w, uint32_t rows, op_product_bytes *bytes)
+{
+    const op_product_bytes own = op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, rows);
+    bytes->scratch = max_u64(bytes->scratch, own.scratch);
+    bytes->sums = max_u64(bytes->sums, own.sums);
+}
+
 static void widen(const model *m, const model_linear *linear, op_product_bytes *bytes)
 {
-    for (uint32_t i = 0; i < linear->count; i++) {
-        const op_weight *w = linear->weights[i];
-        const op_product_bytes own =
-            op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, m->max_rows);
-        bytes->scratch = max_u64(bytes->scratch, own.scratch);
-        bytes->sums = max_u64(bytes->sums, own.sums);
-    }
+    for (uint32_t i = 0; i < linear->count; i++)
+        widen_by(m, linear->weights[i], m->max_rows, bytes);
 }
 
 temper_status model_choose_products(model *m, bool exact, error *err)
@@ -288,6 +290,7 @@ static temper_status products_open(model *m, error *err)
         widen(m, &layer->gate_up, &bytes);
         widen(m, &layer->ffn_down, &bytes);
     }
+    widen_by(m, m->head, (uint32_t)min_u64(m->max_rows, MODEL_LOGIT_ROWS), &bytes);
     if (bytes.scratch == 0)
         return TEMPER_OK;
     temper_status status = gpu_buffer_create(m->device, max_u64(bytes.sums, 4), GPU_PURPOSE_SCRATCH,
@@ -341,15 +344,14 @@ void model_record_head(model *m, gpu_recorder *rec, uint32_t first, uint32_t row
     const uint64_t row_bytes = (uint64_t)c->width * sizeof(float);
     gpu_record_copy(rec, (gpu_view){s->x, first * row_bytes, rows * row_bytes},
                     (gpu_view){s->last, 0, rows * row_bytes});
-    /* A handful of rows: no scratch is kept to unpack the head into. */
-    const op_products allowed = {.fixed = s->allowed.fixed};
     if (m->output_norm.bias == NULL) {
         op_rmsnorm_matmul(rec, gpu_whole(s->last), gpu_whole(m->output_norm.weight), c->norm_eps,
-                          gpu_whole(s->h), m->head, gpu_whole(s->logits), rows, OP_WRITE, &allowed);
+                          gpu_whole(s->h), m->head, gpu_whole(s->logits), rows, OP_WRITE,
+                          &s->allowed);
     } else {
         model_record_norm(m, rec, &m->output_norm, s->last, s->h, rows);
         op_matmul_columns(rec, m->head, gpu_whole(s->h), gpu_whole(s->logits), rows, 0, m->head->n,
-                          OP_WRITE, &allowed);
+                          OP_WRITE, &s->allowed);
     }
     if (c->logit_softcap > 0.0f)
         op_softcap(rec, gpu_whole(s->logits), (uint64_t)rows * c->vocabulary, c->logit_softcap);

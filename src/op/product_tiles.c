@@ -53,7 +53,7 @@ const op_tile op_tiles[OP_TILES] = {
                     .units = 1,
                     .stage_x = true,
                     .at_once = 1,
-                    .per_k = 8.8,
+                    .per_k = 8.5,
                     .fixed = 1.3,
                     .alone = 1},
     [OP_TILE_16] = {.down = 1,
@@ -64,9 +64,9 @@ const op_tile op_tiles[OP_TILES] = {
                     .units = 1,
                     .stage_x = false,
                     .at_once = 2,
-                    .per_k = 7.2,
-                    .fixed = 2,
-                    .alone = 1},
+                    .per_k = 8.7,
+                    .fixed = 0.6,
+                    .alone = 0.88},
     [OP_TILE_16_DEEP] = {.down = 1,
                          .across = 1,
                          .sub_m = 1,
@@ -76,7 +76,7 @@ const op_tile op_tiles[OP_TILES] = {
                          .stage_x = false,
                          .at_once = 1,
                          .per_k = 5.2,
-                         .fixed = 0.7,
+                         .fixed = 1,
                          .alone = 1},
 };
 
@@ -215,8 +215,10 @@ bool op_single_rows_fit(const op_shape *shape)
     one.rows = 1;
     if (shape->rows < 2 || shape->rows > MOST_SINGLE_ROWS || !op_staged_fits(&one))
         return false;
-    /* A dispatch with its latencies, and the weight at 4.3 TB/s. */
-    const double row_us = 3.3 + (double)op_weight_bytes(shape->format, shape->n, shape->k) / 4.3e6;
+    /* A dispatch with its latencies, and the weight at 4.3 TB/s; tiles want their inputs in f16. */
+    const uint64_t bytes = op_weight_bytes(shape->format, shape->n, shape->k);
+    const double row_us = 3.3 + (double)bytes / 4.3e6, input_us = 2.5;
     double us = 0;
-    return half_takes(shape) && best_tile(shape, &us) != NULL && (double)shape->rows * row_us < us;
+    return half_takes(shape) && best_tile(shape, &us) != NULL &&
+           (double)shape->rows * row_us < us + input_us;
 }
