@@ -109,7 +109,7 @@ static const op_kernel_row *row_at(uint32_t i)
     return check_plain_row((int)i - OP_TILES, false);
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list ------------------------------------------------------------------------------- */
 
 static bool is_plain(uint32_t row)
 {
@@ -179,7 +179,7 @@ static void describe(uint32_t i, check_case *out)
     snprintf(out->name, sizeof out->name, "%s: %s", row_names[row], p.name);
 }
 
-/* ---- one product ------------------------------------------------------------------------------ */
+/* ---- one product ----------------------------------------------------------------------------- */
 
 typedef struct product_run {
     const product_case *of;
@@ -331,7 +331,7 @@ static void run(check_context *c, uint32_t i)
 
 const check_group check_products = {"matmul", count, describe, run};
 
-/* ---- every number of rows --------------------------------------------------------------------- */
+/* ---- every number of rows -------------------------------------------------------------------- */
 
 enum { EDGES_MOST = 130, EDGES_K = 1024, EDGES_N = 68, EDGES_ALIGNMENT = 64 };
 
@@ -401,7 +401,7 @@ static void run_edges(check_context *c, uint32_t i)
 
 const check_group check_product_edges = {"matmul", edges_count, describe_edges, run_edges};
 
-/* ---- the halves themselves -------------------------------------------------------------------- */
+/* ---- the halves themselves ------------------------------------------------------------------- */
 
 enum { HALVES_ROWS = 5, HALVES_X_ROWS = 16, HALVES_K = 256, HALVES_COLS = 9 };
 
@@ -608,7 +608,7 @@ static void run_halves(check_context *c, uint32_t i)
 
 const check_group check_halves = {"matmul", halves_count, describe_halves, run_halves};
 
-/* ---- what the device is trusted with ---------------------------------------------------------- */
+/* ---- what the device is trusted with --------------------------------------------------------- */
 
 static const char *const agreement_names[] = {"check: a right kernel is trusted",
                                               "check: a wrong kernel is refused"};

@@ -114,7 +114,7 @@ const op_kernel_row *check_plain_row(int tile, bool wrong)
     return row;
 }
 
-/* ---- entries alone ---------------------------------------------------------------------------- */
+/* ---- entries alone --------------------------------------------------------------------------- */
 
 static const char entries_head[] =
     "enable f16;\n"

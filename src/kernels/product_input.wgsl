@@ -1,9 +1,10 @@
-// out[k / 32][r][k % 32] = f16(v[r, k] * lift[r]) and scale[r] = 1 / lift[r], with PROLOGUE 0  v = x
+// out[k / 32][r][k % 32] = f16(v[r, k] * lift[r]) and scale[r] = 1 / lift[r], with
+//   PROLOGUE 0  v = x
 //            1  v = rmsnorm(x) = x / sqrt(mean(x^2) + eps) * weight
 //            2  v = silu(x[k]) * x[K + k]
 //
-// Shapes: x f32 [rows, K], of PROLOGUE 2 [rows, 2 K], read as vec4; weight f32 [K] (PROLOGUE 1, else
-//   any buffer); out f16 [K / 32][x_rows][32]; scale f32 [rows]. K a multiple of 32.
+// Shapes: x f32 [rows, K], of PROLOGUE 2 [rows, 2 K], read as vec4; weight f32 [K] (PROLOGUE 1,
+//   else any buffer); out f16 [K / 32][x_rows][32]; scale f32 [rows]. K a multiple of 32.
 // Mapping: a workgroup a row, folded into two grid dimensions; a lane eight elements at a time.
 // Needs: f16. LANES invocations (a power of two), 8 LANES bytes of workgroup memory.
 // Why this version: the inputs of a product on matrix units, with what comes before the product on

@@ -1,5 +1,5 @@
-// y[r, c] = xs[r] * sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1: f16 times
-// f16 added up in f32 by subgroup matrices.
+// y[r, c] = xs[r] * sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1: f16
+// times f16 added up in f32 by subgroup matrices.
 //
 // Shapes: x f16 in blocks of 32 along k, [K / 32][x_rows][32], x_rows the rows rounded up to
 //   whole tiles; xs f32 [rows], powers of two; W one part of a weight (piece weight); y f32, read

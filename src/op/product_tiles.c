@@ -103,7 +103,7 @@ uint32_t op_tile_memory(const op_tile *t)
     return 16 * t->teams * (stage > strips ? stage : strips);
 }
 
-/* ---- what a product takes -------------------------------------------------------------------- */
+/* ---- what a product takes ------------------------------------------------------------------- */
 
 /* Microseconds of a join of `slices` sums: a dispatch, and bytes that are in the cache. */
 static double join_us(uint64_t rows, uint64_t n, uint32_t slices)
@@ -156,7 +156,7 @@ static const op_tile *best_tile(const op_shape *shape, double *us)
     return best;
 }
 
-/* ---- predicates of the table ------------------------------------------------------------------ */
+/* ---- predicates of the table ----------------------------------------------------------------- */
 
 static bool half_takes(const op_shape *shape)
 {
