@@ -18,6 +18,7 @@ enum { MAX_REPEATS = 1000 };
 static struct bench_options {
     const char *shape, *type, *format;
     uint64_t prompt, tokens, depth, repeats, rows;
+    temper_kv kv;
     bool profile;
 } opt = {.type = "Q4_0", .format = "md", .prompt = 512, .tokens = 128, .repeats = 5, .rows = 512};
 
@@ -35,7 +36,8 @@ static const option bench_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {bench_options, cli_widen_options, cli_device_options, NULL};
+static const option *const tables[] = {bench_options, cli_cache_options, cli_widen_options,
+                                       cli_device_options, NULL};
 
 typedef struct bench_row {
     char test[32];
@@ -217,8 +219,8 @@ static temper_status check_output(temper_engine *engine, temper_session *session
 
 static void options_text(const temper_engine *engine, const char *path, char *text, size_t size)
 {
-    snprintf(text, size, "%s%s%s kv=f32 products=%s%s%s%s", path != NULL ? path : opt.shape,
-             path != NULL ? "" : " ", path != NULL ? "" : opt.type,
+    snprintf(text, size, "%s%s%s kv=%s products=%s%s%s%s", path != NULL ? path : opt.shape,
+             path != NULL ? "" : " ", path != NULL ? "" : opt.type, cli_cache.kv,
              temper_engine_info(engine)->products, cli_device.robust ? " robust" : "",
              cli_device.without != NULL ? " without " : "",
              cli_device.without != NULL ? cli_device.without : "");
@@ -282,7 +284,7 @@ static temper_status bench(temper_engine *engine, const char *path, temper_error
                          "the tests need %llu positions, the model was trained for %u",
                          (unsigned long long)context, temper_engine_info(engine)->context);
     temper_status status = temper_session_open(
-        engine, &(temper_session_desc){.context = (uint32_t)context}, &session, err);
+        engine, &(temper_session_desc){.context = (uint32_t)context, .kv = opt.kv}, &session, err);
     if (status == TEMPER_OK)
         status = check_output(engine, session, err);
     if (status == TEMPER_OK && opt.prompt > 0)
@@ -330,6 +332,8 @@ int command_bench(int argc, char **argv)
     int usage = args_parse("bench", argc, argv, tables, &given, 1);
     if (usage == 0)
         usage = check_usage();
+    if (usage == 0)
+        usage = cli_kv("bench", &opt.kv);
     if (usage == 0 && given != NULL && opt.shape != NULL)
         usage = cli_usage_error("bench", "a model and --shape: use one of them");
     if (usage != 0)

@@ -70,6 +70,17 @@ typedef struct device_options {
 extern device_options cli_device;
 extern const option cli_device_options[];
 
+/* --kv, which every command has that opens a session. */
+typedef struct cache_options {
+    const char *kv; /* "f32", "f16" or "q8" once cli_kv has accepted it */
+} cache_options;
+
+extern cache_options cli_cache;
+extern const option cli_cache_options[];
+
+/* The type that --kv names. Returns 0, or EXIT_USAGE after a message. */
+int cli_kv(const char *command, temper_kv *out);
+
 /* --widen, which every command has that reads weights. */
 extern const option cli_widen_options[];
 

@@ -18,6 +18,7 @@
 
 static struct choices_options {
     const char *data, *join;
+    temper_kv kv;
     bool json;
 } opt = {.join = " "};
 
@@ -33,7 +34,8 @@ static const option options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {options, cli_widen_options, cli_device_options, NULL};
+static const option *const tables[] = {options, cli_cache_options, cli_widen_options,
+                                       cli_device_options, NULL};
 
 /* ---- the data ------------------------------------------------------------------------------- */
 
@@ -319,7 +321,7 @@ static void print_accuracy(size_t right, size_t right_norm, size_t count)
 
 static temper_status answer_all(temper_engine *engine, questions *all, temper_error *err)
 {
-    const temper_session_desc desc = {.context = (uint32_t)all->longest};
+    const temper_session_desc desc = {.context = (uint32_t)all->longest, .kv = opt.kv};
     temper_session *session = NULL;
     temper_status status = temper_session_open(engine, &desc, &session, err);
     float *nll = malloc(all->longest * sizeof *nll);
@@ -357,6 +359,8 @@ static int run(int argc, char **argv)
 {
     const char *model = NULL;
     int usage = args_parse("eval choices", argc, argv, tables, &model, 1);
+    if (usage == 0)
+        usage = cli_kv("eval choices", &opt.kv);
     if (usage == 0 && opt.data == NULL)
         usage = cli_usage_error("eval choices", "give questions with --data FILE");
     if (usage != 0)

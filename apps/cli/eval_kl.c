@@ -24,6 +24,7 @@
 static struct kl_options {
     const char *against, *save, *text;
     uint64_t context, chunks;
+    temper_kv kv;
     bool json;
 } opt = {.context = CONTEXT_UNSET};
 
@@ -40,7 +41,8 @@ static const option options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {options, cli_widen_options, cli_device_options, NULL};
+static const option *const tables[] = {options, cli_cache_options, cli_widen_options,
+                                       cli_device_options, NULL};
 
 enum { DEFAULT_CONTEXT = 512 };
 
@@ -92,10 +94,12 @@ typedef struct comparison {
 
 static temper_status open_sessions(comparison *c, temper_error *err)
 {
-    const temper_session_desc desc = {.context = c->text.context};
+    /* --kv is of the model that is looked at; what it is compared with is as good as it can be. */
+    const temper_session_desc desc = {.context = c->text.context, .kv = opt.kv},
+                              exact = {.context = c->text.context};
     temper_status status = temper_session_open(c->engine, &desc, &c->session, err);
     if (status == TEMPER_OK && c->other != NULL &&
-        temper_session_open(c->other, &desc, &c->other_session, err) != TEMPER_OK) {
+        temper_session_open(c->other, &exact, &c->other_session, err) != TEMPER_OK) {
         error_prefix(err, "%s", opt.against);
         status = err->status;
     }
@@ -298,6 +302,8 @@ static int run(int argc, char **argv)
     int usage = args_parse("eval kl", argc, argv, tables, &model, 1);
     if (usage == 0)
         usage = check_options();
+    if (usage == 0)
+        usage = cli_kv("eval kl", &opt.kv);
     if (usage != 0)
         return usage;
     const char *path = cli_model_path(model);

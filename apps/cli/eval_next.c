@@ -14,6 +14,7 @@
 static struct next_options {
     const char *prompt, *ids;
     uint64_t k;
+    temper_kv kv;
     bool json;
 } opt = {.k = 10};
 
@@ -26,7 +27,8 @@ static const option options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {options, cli_widen_options, cli_device_options, NULL};
+static const option *const tables[] = {options, cli_cache_options, cli_widen_options,
+                                       cli_device_options, NULL};
 
 /* "1 2,3" into ids; *out is freed with temper_free's twin free. */
 static temper_status parse_ids(const char *text, temper_tokens *out, temper_error *err)
@@ -106,7 +108,7 @@ static temper_status next_tokens(temper_engine *engine, temper_error *err)
                         : temper_tokenize(engine, opt.prompt, SIZE_MAX,
                                           TEMPER_AUTO_BOS | TEMPER_PARSE_SPECIAL, &prompt, err);
     if (status == TEMPER_OK)
-        status = temper_session_open(engine, NULL, &session, err);
+        status = temper_session_open(engine, &(temper_session_desc){.kv = opt.kv}, &session, err);
     float *logits = malloc(vocabulary * sizeof *logits);
     uint32_t *ids = malloc(vocabulary * sizeof *ids);
     if (status == TEMPER_OK && (logits == NULL || ids == NULL))
@@ -136,7 +138,9 @@ static temper_status next_tokens(temper_engine *engine, temper_error *err)
 static int run(int argc, char **argv)
 {
     const char *model = NULL;
-    const int usage = args_parse("eval next", argc, argv, tables, &model, 1);
+    int usage = args_parse("eval next", argc, argv, tables, &model, 1);
+    if (usage == 0)
+        usage = cli_kv("eval next", &opt.kv);
     if (usage != 0)
         return usage;
     if ((opt.prompt == NULL) == (opt.ids == NULL))

@@ -12,6 +12,7 @@
 static struct ppl_options {
     const char *text;
     uint64_t context, chunks;
+    temper_kv kv;
     bool json;
 } opt = {.context = 512};
 
@@ -23,7 +24,8 @@ static const option options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {options, cli_widen_options, cli_device_options, NULL};
+static const option *const tables[] = {options, cli_cache_options, cli_widen_options,
+                                       cli_device_options, NULL};
 
 /* ---- windows -------------------------------------------------------------------------------- */
 
@@ -80,7 +82,7 @@ static temper_status perplexity(temper_engine *engine, const eval_windows *text,
     const size_t n = text->context, first = eval_first_scored(text->context), scored = n - first;
     temper_session *session = NULL;
     temper_status status = temper_session_open(
-        engine, &(temper_session_desc){.context = text->context}, &session, err);
+        engine, &(temper_session_desc){.context = text->context, .kv = opt.kv}, &session, err);
     float *nll = malloc(scored * sizeof *nll);
     if (status == TEMPER_OK && nll == NULL)
         status = error_set(err, TEMPER_NO_MEMORY, "no memory for the scores");
@@ -122,6 +124,8 @@ static int run(int argc, char **argv)
         usage = cli_usage_error("eval ppl", "give a text with --text FILE");
     if (usage == 0)
         usage = eval_check_context("eval ppl", opt.context);
+    if (usage == 0)
+        usage = cli_kv("eval ppl", &opt.kv);
     if (usage != 0)
         return usage;
     const char *path = cli_model_path(model);

@@ -10,6 +10,7 @@
 
 static struct inspect_options {
     uint64_t context;
+    temper_kv kv;
     bool json;
 } opt;
 
@@ -19,7 +20,7 @@ static const option inspect_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {inspect_options, cli_widen_options, NULL};
+static const option *const tables[] = {inspect_options, cli_cache_options, cli_widen_options, NULL};
 
 static json_t *value_json(const temper_file_value *value)
 {
@@ -144,7 +145,9 @@ int command_inspect(int argc, char **argv)
             "Shows the metadata and tensors of a GGUF file and the device memory that it takes.",
             tables);
     const char *given = NULL;
-    const int usage = args_parse("inspect", argc, argv, tables, &given, 1);
+    int usage = args_parse("inspect", argc, argv, tables, &given, 1);
+    if (usage == 0)
+        usage = cli_kv("inspect", &opt.kv);
     if (usage != 0)
         return usage;
     const char *path = cli_model_path(given);
@@ -156,7 +159,7 @@ int command_inspect(int argc, char **argv)
     temper_status status = temper_file_open(path, cli_widen(), &file, &err);
     if (status == TEMPER_OK) {
         temper_file_estimate(file, opt.context > UINT32_MAX ? UINT32_MAX : (uint32_t)opt.context,
-                             &memory, &why);
+                             opt.kv, &memory, &why);
         status = opt.json ? print_json(file, &memory, &why, &err)
                           : print_text(file, &memory, &why, &err);
     }

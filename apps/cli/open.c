@@ -24,6 +24,27 @@ const option cli_device_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
+cache_options cli_cache = {.kv = "f32"};
+
+const option cli_cache_options[] = {
+    {"--kv", OPTION_TEXT, &cli_cache.kv, "TYPE", "type of the KV cache: f32 (default), f16 or q8"},
+    {NULL, OPTION_FLAG, NULL, NULL, NULL},
+};
+
+int cli_kv(const char *command, temper_kv *out)
+{
+    static const struct {
+        const char *name;
+        temper_kv kv;
+    } types[] = {{"f32", TEMPER_KV_F32}, {"f16", TEMPER_KV_F16}, {"q8", TEMPER_KV_Q8}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(cli_cache.kv, types[i].name) == 0) {
+            *out = types[i].kv;
+            return 0;
+        }
+    return cli_usage_error(command, "--kv is \"%.200s\"; it must be f32, f16 or q8", cli_cache.kv);
+}
+
 static bool widen_asked;
 
 const option cli_widen_options[] = {

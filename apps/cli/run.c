@@ -13,17 +13,17 @@
 #include "cli.h"
 
 static struct run_options {
-    const char *prompt, *file, *system, *kv;
+    const char *prompt, *file, *system;
     uint64_t tokens, context, top_k, seed;
     double temperature, top_p, min_p, repeat_penalty, repeat_last_n;
     text_list stops;
+    temper_kv kv;
     bool raw, json, has_tokens;
 } opt = {.tokens = UINT64_MAX,
          .temperature = 0.0,
          .top_p = 1.0,
          .repeat_penalty = 1.0,
-         .repeat_last_n = 64,
-         .kv = "f32"};
+         .repeat_last_n = 64};
 
 static const option run_options[] = {
     {"-p", OPTION_TEXT, &opt.prompt, "TEXT", "the prompt"},
@@ -48,13 +48,13 @@ static const option run_options[] = {
     {"--stop", OPTION_LIST, &opt.stops, "TEXT", "end the answer before this text (repeatable)"},
     {"--system", OPTION_TEXT, &opt.system, "TEXT", "the system message"},
     {"--raw", OPTION_FLAG, &opt.raw, NULL, "continue the text itself: no chat template"},
-    {"--kv", OPTION_TEXT, &opt.kv, "TYPE", "type of the KV cache: f32"},
     {"--json", OPTION_FLAG, &opt.json, NULL,
      "one JSON object: text, tokens, prompt_tokens, finish, timings"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {run_options, cli_widen_options, cli_device_options, NULL};
+static const option *const tables[] = {run_options, cli_cache_options, cli_widen_options,
+                                       cli_device_options, NULL};
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -88,8 +88,8 @@ static int check_options(void)
     if (opt.raw && opt.system != NULL)
         return cli_usage_error("run", "--system is a message of the chat template, which --raw "
                                       "leaves out: use one of them");
-    if (strcmp(opt.kv, "f32") != 0 && strcmp(opt.kv, "f16") != 0 && strcmp(opt.kv, "q8") != 0)
-        return cli_usage_error("run", "--kv is \"%.200s\"; it must be f32", opt.kv);
+    if (cli_kv("run", &opt.kv) != 0)
+        return EXIT_USAGE;
     if (opt.context > UINT32_MAX)
         return cli_usage_error("run", "--ctx is %llu, which no model reaches",
                                (unsigned long long)opt.context);
@@ -97,14 +97,6 @@ static int check_options(void)
         if (opt.stops.items[i][0] == '\0')
             return cli_usage_error("run", "--stop is empty: it would end every answer at once");
     return check_sampling();
-}
-
-/* What is right and not there yet. */
-static temper_status check_supported(temper_error *err)
-{
-    if (strcmp(opt.kv, "f32") != 0)
-        return error_set(err, TEMPER_UNSUPPORTED, "--kv %s: this version has only f32", opt.kv);
-    return TEMPER_OK;
 }
 
 static temper_sampling sampling(void)
@@ -279,7 +271,7 @@ static int run_session(temper_engine *engine, const char *text, size_t length)
     temper_session *session = NULL;
     if (text != NULL && prompt_ids(engine, text, length, &prompt, &err) != TEMPER_OK)
         return cli_fail("run", &err);
-    const temper_session_desc desc = {.context = (uint32_t)opt.context};
+    const temper_session_desc desc = {.context = (uint32_t)opt.context, .kv = opt.kv};
     int code;
     if (temper_session_open(engine, &desc, &session, &err) != TEMPER_OK)
         code = cli_fail("run", &err);
@@ -319,7 +311,7 @@ int command_run(int argc, char **argv)
     temper_engine *engine = NULL;
     char *text = NULL;
     size_t length = 0;
-    if (check_supported(&err) != TEMPER_OK || read_prompt(&text, &length, &err) != TEMPER_OK) {
+    if (read_prompt(&text, &length, &err) != TEMPER_OK) {
         free(text);
         return cli_fail("run", &err);
     }

@@ -248,6 +248,14 @@ typedef struct temper_file_tensor {
     bool loadable; /* temper can put it on a device */
 } temper_file_tensor;
 
+/* How keys and values are kept. Each is rounded once, as it is stored; scores, softmax and sums are
+ * f32 with every type. */
+typedef enum temper_kv {
+    TEMPER_KV_F32 = 0, /* not rounded */
+    TEMPER_KV_F16 = 1, /* half the memory */
+    TEMPER_KV_Q8 = 2,  /* int8 and an f32 scale per 32 values: 9 bits a value, 10 in heads of 64 */
+} temper_kv;
+
 /* Bytes of device memory that running the model takes, by part. */
 typedef struct temper_memory_estimate {
     uint64_t weights, cache, scratch, total;
@@ -268,10 +276,12 @@ TEMPER_API temper_status temper_file_get_value(temper_file *file, uint64_t index
 TEMPER_API temper_status temper_file_get_tensor(temper_file *file, uint64_t index,
                                                 temper_file_tensor *out, temper_error *err);
 
-/* What a session of `context` positions (0: the default) would take. TEMPER_UNSUPPORTED or
- * TEMPER_BAD_FILE when temper could not run the file. */
+/* What a session of `context` positions (0: the default) kept as `kv` would take.
+ * TEMPER_BAD_ARGUMENT as temper_session_open has it; TEMPER_UNSUPPORTED or TEMPER_BAD_FILE when
+ * temper could not run the file. */
 TEMPER_API temper_status temper_file_estimate(const temper_file *file, uint32_t context,
-                                              temper_memory_estimate *out, temper_error *err);
+                                              temper_kv kv, temper_memory_estimate *out,
+                                              temper_error *err);
 
 /* ---- engines -------------------------------------------------------------------------------- */
 
@@ -394,12 +404,14 @@ typedef struct temper_speculation {
 
 typedef struct temper_session_desc {
     uint32_t context; /* most ids the session holds, up to the model's own; 0: the default */
+    temper_kv kv;     /* of the session, and of its draft model */
     temper_speculation speculation;
 } temper_session_desc;
 
 /* Opens a session and reserves its KV cache. *out is returned-owned (temper_session_close). Errors:
- * TEMPER_BAD_ARGUMENT for a context that the model was not trained for, and for a draft model that
- * does not fit, naming the first token that differs. */
+ * TEMPER_BAD_ARGUMENT for a context that the model was not trained for, for a `kv` that is none,
+ * and for a draft model that does not fit, naming the first token that differs; TEMPER_UNSUPPORTED
+ * where a layer's cache is more than the device binds; TEMPER_DEVICE_MEMORY. */
 TEMPER_API temper_status temper_session_open(temper_engine *engine, const temper_session_desc *desc,
                                              temper_session **out, temper_error *err);
 TEMPER_API void temper_session_close(temper_session *session);
@@ -541,6 +553,7 @@ typedef struct temper_batch temper_batch;
 typedef struct temper_batch_desc {
     uint32_t sequences;   /* answers at once, 1 to 256 and at most the engine's max_rows; 0: 16 */
     uint32_t context;     /* most ids of one of them, up to the model's own; 0: the default */
+    temper_kv kv;         /* of the pool, and of the draft model */
     uint64_t positions;   /* in the pool, at least one context; 0: a quarter of all contexts, and
                              1024 for each sequence at least */
     uint32_t waiting;     /* requests that may wait; 0: 256 */

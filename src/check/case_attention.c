@@ -93,22 +93,34 @@ static const uint32_t replays[][8] = {
 };
 enum { REPLAYS = sizeof replays / sizeof *replays };
 
+enum { CASES = NAMED + REPLAYS };
+
+/* Every case with a cache of every type. */
 static uint32_t count(void)
 {
-    return NAMED + REPLAYS;
+    return CASES * OP_CACHE_TYPES;
+}
+
+static op_cache_type type_of(uint32_t i)
+{
+    return (op_cache_type)(i / CASES);
 }
 
 static void describe(uint32_t i, check_case *out)
 {
-    if (i < NAMED) {
-        out->cost = cases[i].cost;
-        snprintf(out->name, sizeof out->name, "%s", cases[i].name);
+    const uint32_t which = i % CASES;
+    int length = 0;
+    if (type_of(i) != OP_CACHE_F32)
+        length = snprintf(out->name, sizeof out->name, "%s: ", op_cache_type_name(type_of(i)));
+    if (which < NAMED) {
+        out->cost = cases[which].cost;
+        snprintf(out->name + length, sizeof out->name - (size_t)length, "%s", cases[which].name);
         return;
     }
-    int length = snprintf(out->name, sizeof out->name, "replay");
-    for (uint32_t s = 0; s < 8 && replays[i - NAMED][s] > 0; s++)
+    length += snprintf(out->name + length, sizeof out->name - (size_t)length, "replay");
+    for (uint32_t s = 0; s < 8 && replays[which - NAMED][s] > 0; s++)
         length += snprintf(out->name + length, sizeof out->name - (size_t)length, "%s%u",
-                           s ? "," : " ", replays[i - NAMED][s]);
+                           s ? "," : " ", replays[which - NAMED][s]);
 }
 
 typedef struct attention_run {
@@ -173,11 +185,21 @@ static void spoil(const attention_case *a, const check_cache *cache, float *k, f
         v[check_cache_at(cache, check_table_offset(cache, 1), 100 * p, 1) + p] = NAN;
 }
 
-static void run_rows(check_context *c, const attention_case *a)
+/* What the device is given of K or V; `values` becomes what it reads there. */
+static gpu_view keep(check_context *c, const check_cache *cache, float **values)
+{
+    const uint32_t *words = *values != NULL ? check_cache_encode(c, cache, *values) : NULL;
+    if (words == NULL)
+        return (gpu_view){0};
+    *values = check_cache_decode(c, cache, words);
+    return check_input(c, words, cache->bytes);
+}
+
+static void run_rows(check_context *c, const attention_case *a, op_cache_type type)
 {
     const uint32_t sequences = a->kind == MIXED ? 3 : 1, length = a->position + a->rows / sequences;
     const ref_heads heads = {a->rows, a->q_heads, a->kv_heads, a->head_dim, 0};
-    const check_cache cache = check_make_cache(c, heads, sequences, a->capacity, 512);
+    const check_cache cache = check_make_cache(c, type, heads, sequences, a->capacity, 512);
     const uint64_t values = (uint64_t)a->rows * a->q_heads * a->head_dim;
     const float scale = a->kind == LARGE ? 1.0f : 1.0f / sqrtf((float)a->head_dim);
     float *q = check_random(c, values, 71);
@@ -208,10 +230,11 @@ static void run_rows(check_context *c, const attention_case *a)
                                  .longest = length,
                                  .sequences = a->kind == SINGLES ? a->rows : 1,
                                  .window = a->window,
-                                 .softcap = a->softcap}};
+                                 .softcap = a->softcap,
+                                 .cache = type}};
     r.q = check_input(c, q, values * 4);
-    r.k_cache = check_input(c, k, cache.values * 4);
-    r.v_cache = check_input(c, v, cache.values * 4);
+    r.k_cache = keep(c, &cache, &k);
+    r.v_cache = keep(c, &cache, &v);
     r.row_info = check_input(c, info, (uint64_t)a->rows * 8);
     r.table = check_input(c, cache.table, (uint64_t)cache.table_words * 4);
     r.scratch = check_output(c, op_attention_scratch_bytes(&r.shape));
@@ -220,9 +243,10 @@ static void run_rows(check_context *c, const attention_case *a)
     const uint32_t most = a->window > 0 ? a->window : UINT32_MAX;
     for (uint32_t i = 0; i < a->rows; i++)
         pairs += info[2 * i] < most ? info[2 * i] + 1 : most;
-    const float *out =
-        check_go(c, record, &r, r.out, 4.0 * pairs * a->q_heads * a->head_dim,
-                 8.0 * length * sequences * a->kv_heads * a->head_dim + 8.0 * (double)values);
+    const double cached = 2.0 * length * sequences / OP_CACHE_BLOCK *
+                          (double)op_cache_block_bytes(type, a->kv_heads, a->head_dim);
+    const float *out = check_go(c, record, &r, r.out, 4.0 * pairs * a->q_heads * a->head_dim,
+                                cached + 8.0 * (double)values);
     if (c->status != TEMPER_OK)
         return;
     const ref_scores scores = {(double)scale, a->window, (double)a->softcap};
@@ -230,8 +254,7 @@ static void run_rows(check_context *c, const attention_case *a)
     check_bounds(c, out, want, values, a->kind == LARGE ? 1e-4 : 1e-5, 1e-3);
 }
 
-/* Steps of several rows on one cache, k and v stored by op_rope_store; against one pass over all
- * rows. */
+/* Steps on one cache, k and v stored on the way; against one pass over all rows. */
 typedef struct replay_run {
     attention_run attention;
     gpu_view qkv, turns, q;
@@ -241,9 +264,19 @@ typedef struct replay_run {
 static void record_step(gpu_recorder *rec, void *user)
 {
     const replay_run *r = user;
-    op_rope_store(rec, r->qkv, r->turns, r->attention.row_info, r->attention.table, r->q,
-                  r->attention.k_cache, r->attention.v_cache, &r->rope);
-    record(rec, (void *)(uintptr_t)&r->attention);
+    const attention_run *a = &r->attention;
+    const op_rope_attention_views views = {
+        .qkv = r->qkv,
+        .turns = r->turns,
+        .row_info = a->row_info,
+        .block_table = a->table,
+        .k_cache = a->k_cache,
+        .v_cache = a->v_cache,
+        .q = r->q,
+        .scratch = a->scratch,
+        .out = a->out,
+    };
+    op_rope_attention(rec, &views, &r->rope, &a->shape);
 }
 
 enum { RQ = 6, RKV = 2, RD = 16, RW = (RQ + 2 * RKV) * RD, RALL = 200 };
@@ -270,13 +303,17 @@ static void replay_reference(check_context *c, const check_cache *cache, const f
     ref_attention(narrow[0], narrow[1], narrow[2], info, cache->table, heads, &scores, want);
 }
 
-static void run_replay(check_context *c, const uint32_t *steps)
+static void run_replay(check_context *c, const uint32_t *steps, op_cache_type type)
 {
+    /* The reference keeps K and V as they are: what the types lose shows here, and only here. */
+    static const struct {
+        double absolute, relative;
+    } bounds[OP_CACHE_TYPES] = {{1e-5, 1e-3}, {2e-3, 1e-2}, {1e-2, 1e-2}};
     uint32_t rows = 0;
     for (uint32_t s = 0; s < 8 && steps[s] > 0; s++)
         rows += steps[s];
     const ref_heads heads = {rows, RQ, RKV, RD, RD};
-    const check_cache cache = check_make_cache(c, heads, 1, RALL, 512);
+    const check_cache cache = check_make_cache(c, type, heads, 1, RALL, 512);
     const float *qkv = check_random(c, (uint64_t)rows * RW, 81);
     double inv_freq[RD / 2];
     op_turns turns[RD / 2];
@@ -292,21 +329,26 @@ static void run_replay(check_context *c, const uint32_t *steps)
     double *want = check_alloc(c, (uint64_t)rows * RQ * RD, sizeof *want);
     replay_run r = {.turns = check_input(c, turns, sizeof turns)};
     r.attention.table = check_input(c, cache.table, (uint64_t)cache.table_words * 4);
-    r.attention.k_cache = check_output(c, cache.values * 4);
-    r.attention.v_cache = check_output(c, cache.values * 4);
+    r.attention.k_cache = check_output(c, cache.bytes);
+    r.attention.v_cache = check_output(c, cache.bytes);
     if (c->status != TEMPER_OK)
         return;
     replay_reference(c, &cache, qkv, inv_freq, info, &heads, want);
     for (uint32_t s = 0, first = 0; s < 8 && steps[s] > 0; first += steps[s++]) {
         const uint32_t n = steps[s];
-        r.rope = (op_rope_shape){
-            .rows = n, .q_heads = RQ, .kv_heads = RKV, .head_dim = RD, .rotary_dim = RD};
+        r.rope = (op_rope_shape){.rows = n,
+                                 .q_heads = RQ,
+                                 .kv_heads = RKV,
+                                 .head_dim = RD,
+                                 .rotary_dim = RD,
+                                 .cache = type};
         r.attention.shape = (op_attention_shape){.rows = n,
                                                  .q_heads = RQ,
                                                  .kv_heads = RKV,
                                                  .head_dim = RD,
                                                  .scale = 0.25f,
-                                                 .longest = first + n};
+                                                 .longest = first + n,
+                                                 .cache = type};
         r.qkv = check_input(c, qkv + (uint64_t)first * RW, (uint64_t)n * RW * 4);
         r.q = r.attention.q = check_output(c, (uint64_t)n * RQ * RD * 4);
         r.attention.row_info = check_input(c, info + 2 * first, (uint64_t)n * 8);
@@ -316,7 +358,8 @@ static void run_replay(check_context *c, const uint32_t *steps)
         c->time = false;
         const float *out = check_go(c, record_step, &r, r.attention.out, 0, 0);
         c->time = time;
-        check_bounds(c, out, want + (uint64_t)first * RQ * RD, (uint64_t)n * RQ * RD, 1e-5, 1e-3);
+        check_bounds(c, out, want + (uint64_t)first * RQ * RD, (uint64_t)n * RQ * RD,
+                     bounds[type].absolute, bounds[type].relative);
         for (; c->buffer_count > 4; c->buffer_count--)
             gpu_buffer_destroy(c->buffers[c->buffer_count - 1]);
     }
@@ -324,12 +367,13 @@ static void run_replay(check_context *c, const uint32_t *steps)
 
 static void run(check_context *c, uint32_t i)
 {
-    if (i >= NAMED)
-        run_replay(c, replays[i - NAMED]);
-    else if (cases[i].kind == REFUSED)
-        run_refused(c, &cases[i]);
+    const uint32_t which = i % CASES;
+    if (which >= NAMED)
+        run_replay(c, replays[which - NAMED], type_of(i));
+    else if (cases[which].kind == REFUSED)
+        run_refused(c, &cases[which]);
     else
-        run_rows(c, &cases[i]);
+        run_rows(c, &cases[which], type_of(i));
 }
 
 const check_group check_attention = {"attention", count, describe, run};

@@ -33,6 +33,8 @@ static temper_status describe(temper_engine *engine, const temper_batch_desc *wa
 {
     decoder_desc d = {.slots = wanted->sequences > 0 ? wanted->sequences : DEFAULT_SEQUENCES};
     temper_status status = infer_check_context(engine, wanted->context, &d.context, err);
+    if (status == TEMPER_OK)
+        status = infer_cache_type(wanted->kv, &d.cache, err);
     if (status != TEMPER_OK)
         return status;
     const uint32_t rows = engine->net->max_rows;

@@ -61,8 +61,10 @@ static pace_costs costs_of(const temper_engine *engine, const temper_engine *dra
 static temper_status open_runners(decoder *d, error *err)
 {
     const decoder_desc *desc = &d->desc;
-    const kv_cache_shape shape = {
-        .sequences = desc->slots, .positions = desc->context, .blocks = desc->blocks};
+    const kv_cache_shape shape = {.sequences = desc->slots,
+                                  .positions = desc->context,
+                                  .blocks = desc->blocks,
+                                  .type = desc->cache};
     const uint32_t rows = d->engine->net->max_rows;
     const uint32_t places = (uint32_t)min_u64((uint64_t)desc->slots * (1 + desc->proposals), rows);
     const uint32_t drafts = d->draft_engine != NULL ? desc->slots * desc->proposals : 0;

@@ -73,6 +73,7 @@ typedef struct decoder_desc {
     uint32_t slots;       /* 1 to DECODER_MAX_SLOTS, at most the engine's rows a step */
     uint32_t context;     /* of one text */
     uint32_t blocks;      /* of the cache */
+    op_cache_type cache;
     uint32_t prompt_rows; /* of prompts in a pass while others decode */
     uint32_t proposals;   /* at once; 0: none */
     temper_engine *draft; /* who proposes; NULL: the text itself */

@@ -45,6 +45,9 @@ void infer_leave(temper_device *device);
 
 temper_engine *infer_engine_retain(temper_engine *engine);
 
+/* TEMPER_BAD_ARGUMENT, with its value, for a kv that is none. */
+temper_status infer_cache_type(temper_kv kv, op_cache_type *out, error *err);
+
 /* The context that was asked for, or the engine's default for 0. TEMPER_BAD_ARGUMENT for one that
  * the model was not trained for, and for an engine that holds only a vocabulary. */
 temper_status infer_check_context(const temper_engine *engine, uint32_t wanted, uint32_t *out,

@@ -188,10 +188,14 @@ temper_status temper_file_get_tensor(temper_file *file, uint64_t index, temper_f
     return TEMPER_OK;
 }
 
-temper_status temper_file_estimate(const temper_file *file, uint32_t context,
+temper_status temper_file_estimate(const temper_file *file, uint32_t context, temper_kv kv,
                                    temper_memory_estimate *out, temper_error *err)
 {
     assert(file != NULL && out != NULL);
+    op_cache_type cache;
+    temper_status status = infer_cache_type(kv, &cache, err);
+    if (status != TEMPER_OK)
+        return status;
     if (gguf_tensor_count(file->gguf) == 0)
         return error_set(err, TEMPER_UNSUPPORTED, "%s: holds no tensors: it cannot be run",
                          gguf_name(file->gguf));
@@ -204,8 +208,7 @@ temper_status temper_file_estimate(const temper_file *file, uint32_t context,
     if (tokens == NULL)
         gguf_get_u64(file->gguf, key, &vocabulary, &found, NULL);
     model_config config;
-    temper_status status =
-        model_config_read(file->gguf, (uint32_t)min_u64(vocabulary, UINT32_MAX), &config, err);
+    status = model_config_read(file->gguf, (uint32_t)min_u64(vocabulary, UINT32_MAX), &config, err);
     if (status != TEMPER_OK)
         return status;
     if (context == 0)
@@ -217,7 +220,7 @@ temper_status temper_file_estimate(const temper_file *file, uint32_t context,
     temper_memory_estimate estimate = {.context = context};
     if ((status = weights_device_bytes(file->gguf, &estimate.weights, err)) != TEMPER_OK)
         return status;
-    estimate.cache = kv_cache_bytes(&config, context);
+    estimate.cache = kv_cache_bytes(&config, context, cache);
     estimate.scratch = model_scratch_bytes(&config, INFER_DEFAULT_ROWS, context);
     estimate.total = estimate.weights + estimate.cache + estimate.scratch;
     *out = estimate;

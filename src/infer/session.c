@@ -43,6 +43,8 @@ temper_status temper_session_open(temper_engine *engine, const temper_session_de
     decoder_desc inner = {.slots = 1, .prompt_rows = UINT32_MAX};
     temper_status status = infer_check_context(engine, desc->context, &inner.context, err);
     if (status == TEMPER_OK)
+        status = infer_cache_type(desc->kv, &inner.cache, err);
+    if (status == TEMPER_OK)
         status = decoder_set_speculation(engine, &desc->speculation, &inner, err);
     if (status == TEMPER_OK)
         status = infer_enter(engine->device, err);

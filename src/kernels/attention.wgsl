@@ -3,9 +3,10 @@
 // / (Hq / Hkv), by streaming softmax: running maximum m, sum l and weighted sum o; a larger m
 // rescales l and o.
 //
-// Shapes: q f32 [rows, Hq D] read as vec4; caches f32 [block][Hkv][256][D] read as vec4; row_info
-//   u32 pairs (position, table_offset) [rows]; out f32 [rows, Hq, splits, D + 2]: o, m and l of
-//   each split of the positions; attention_join makes the output of them.
+// Shapes: q f32 [rows, Hq D] read as vec4; caches [block][Hkv][256] rows of row_words, whose
+//   halves a driver may flush below 6.1e-5; row_info u32 pairs (position, table_offset) [rows];
+//   out f32 [rows, Hq, D], or where there are splits of the positions [rows, Hq, splits, D + 4]: o,
+//   m, l and two unused of each, for attention_join.
 // Mapping: a workgroup of 64 lanes takes one KV head and a tile of at most QUERIES queries:
 //   tile_rows rows by tile_heads of the query heads that share the KV head, so K and V are read
 //   once for all of them. It walks the cache a block of 256 positions at a time, from the block
@@ -21,6 +22,7 @@
 //   products for each number loaded, in both halves.
 // Reference: ref_attention.
 
+override CACHE: u32 = 0;   // 0: f32, 1: halves, 2: int8 and scales
 // option QUERIES = 4
 
 struct Params {
@@ -38,11 +40,12 @@ struct Params {
     scale: f32,
     window: u32,          // positions a row sees, at least 1
     softcap: f32,         // 0: none
+    row_words: u32,       // of 16 bytes, a row of the cache
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> v_cache: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_cache: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> row_info: array<u32>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
@@ -55,6 +58,50 @@ const LOWEST = -3.0e38;
 var<workgroup> weights: array<array<f32, 256>, {{QUERIES}}>;
 var<workgroup> lane_values: array<array<f32, 64>, {{QUERIES}}>;
 var<workgroup> eighth_highest: array<array<f32, 8>, {{QUERIES}}>;
+
+// Four values of a word pair of halves, or of a word of bytes.
+fn of_halves(pair: vec2<u32>) -> vec4<f32> {
+    return vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+}
+
+fn of_bytes(word: u32) -> vec4<f32> {
+    return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >>
+                     vec4<u32>(24u));
+}
+
+// Where the scale of four values of a row lies, in f32s.
+fn scale_at(row: u32, quad: u32) -> u32 {
+    return 4u * row + params.head_dim / 4u + quad / 8u;
+}
+
+// Values 4 quad .. 4 quad + 3 of row `slot` of K, and of V.
+fn k_quad(slot: u32, quad: u32) -> vec4<f32> {
+    let row = slot * params.row_words;
+    if (CACHE == 0u) {
+        return bitcast<vec4<f32>>(k_cache[row + quad]);
+    }
+    if (CACHE == 1u) {
+        let word = k_cache[row + quad / 2u];
+        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
+    }
+    let at = scale_at(row, quad);
+    return of_bytes(k_cache[row + quad / 4u][quad % 4u]) *
+           bitcast<f32>(k_cache[at / 4u][at % 4u]);
+}
+
+fn v_quad(slot: u32, quad: u32) -> vec4<f32> {
+    let row = slot * params.row_words;
+    if (CACHE == 0u) {
+        return bitcast<vec4<f32>>(v_cache[row + quad]);
+    }
+    if (CACHE == 1u) {
+        let word = v_cache[row + quad / 2u];
+        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
+    }
+    let at = scale_at(row, quad);
+    return of_bytes(v_cache[row + quad / 4u][quad % 4u]) *
+           bitcast<f32>(v_cache[at / 4u][at % 4u]);
+}
 
 // The first position that a row at `position` sees.
 fn window_start(position: u32) -> u32 {
@@ -146,12 +193,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             for (var j = 0u; j < {{QUERIES}}u; j++) {
                 score[j] = vec4<f32>(0.0);
             }
-            let k_at = (slots + lane) * quads;
             for (var d = 0u; d < quads; d++) {
-                let k0 = k_cache[k_at + d];
-                let k1 = k_cache[k_at + d + 64u * quads];
-                let k2 = k_cache[k_at + d + 128u * quads];
-                let k3 = k_cache[k_at + d + 192u * quads];
+                let k0 = k_quad(slots + lane, d);
+                let k1 = k_quad(slots + lane + 64u, d);
+                let k2 = k_quad(slots + lane + 128u, d);
+                let k3 = k_quad(slots + lane + 192u, d);
                 for (var j = 0u; j < {{QUERIES}}u; j++) {
                     let v = q[q_at[j] + d];
                     var s = score[j];
@@ -208,7 +254,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 var s = part + (max(skipped, part) - part + parts - 1u) / parts * parts;
                 for (var stretch = 0u; stretch < 2u; stretch++) {
                     for (; s < select(count, masked, stretch == 0u); s += parts) {
-                        let v = v_cache[(slots + s) * quads + quad];
+                        let v = v_quad(slots + s, quad);
                         for (var j = 0u; j < {{QUERIES}}u; j++) {
                             let mine = alike || j / head_count == pass_row;
                             let at = b * BLOCK + s;
@@ -217,7 +263,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                         }
                     }
                     for (; s < open; s += parts) {
-                        let v = v_cache[(slots + s) * quads + quad];
+                        let v = v_quad(slots + s, quad);
                         for (var j = 0u; j < {{QUERIES}}u; j++) {
                             o[j] = fma(vec4<f32>(weights[j][s]), v, o[j]);
                         }
@@ -242,15 +288,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
         let row = first_row + j / head_count;
         let head = row * params.q_heads + kv_head * heads + first_head + j % head_count;
-        let at = (head * params.splits + split) * (params.head_dim + 2u);
+        let direct = params.splits == 1u;
+        let at = select((head * params.splits + split) * (params.head_dim + 4u),
+                        head * params.head_dim, direct);
         for (var d = lane; d < params.head_dim; d += LANES) {
             var value = 0.0;
             for (var i = 0u; i < parts; i++) {
                 value += weights[j][i * params.head_dim + d];
             }
-            out[at + d] = value;
+            out[at + d] = select(value, value / sum, direct);
         }
-        if (lane == 0u) {
+        if (lane == 0u && !direct) {
             out[at + params.head_dim] = highest[j];
             out[at + params.head_dim + 1u] = sum;
         }

@@ -2,8 +2,8 @@
 //   r sees, a row at a time: positions position[r] - window + 1 .. position[r], kv = h / (Hq /
 //   Hkv).
 //
-// Shapes: as attention.wgsl; out f32 [rows, Hq, splits, D + 2] (o, m and l of each split, for
-//   attention_join), or with DIRECT = 1, where there is one split, [rows, Hq, D].
+// Shapes: as attention.wgsl; out f32 [rows, Hq, D], or where there are splits [rows, Hq, splits,
+//   D + 4]: o, m, l and two unused of each, for attention_join.
 // Mapping: a workgroup of 64 lanes takes one row, one KV head, HEADS of its query heads and a
 //   split of the positions. It walks them 64 at a time: first a lane is a position (scores), then
 //   a quadruple of D and a share of the positions (o). Maxima and sums go through trees in
@@ -14,7 +14,7 @@
 //   view are never multiplied.
 // Reference: ref_attention.
 
-override DIRECT: u32 = 0;
+override CACHE: u32 = 0;   // 0: f32, 1: halves, 2: int8 and scales
 // option HEADS = 4
 
 struct Params {
@@ -30,11 +30,12 @@ struct Params {
     scale: f32,
     window: u32,         // positions a row sees, at least 1
     softcap: f32,        // 0: none
+    row_words: u32,      // of 16 bytes, a row of the cache
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> k_cache: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> v_cache: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> k_cache: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read> v_cache: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> row_info: array<u32>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
 @group(0) @binding(5) var<storage, read_write> out: array<f32>;
@@ -47,6 +48,50 @@ const LOWEST = -3.0e38;
 var<workgroup> weights: array<array<f32, 64>, {{HEADS}}>;
 var<workgroup> tree: array<array<f32, 64>, {{HEADS}}>;
 var<workgroup> shares: array<array<vec4<f32>, 64>, {{HEADS}}>;
+
+// Four values of a word pair of halves, or of a word of bytes.
+fn of_halves(pair: vec2<u32>) -> vec4<f32> {
+    return vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
+}
+
+fn of_bytes(word: u32) -> vec4<f32> {
+    return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >>
+                     vec4<u32>(24u));
+}
+
+// Where the scale of four values of a row lies, in f32s.
+fn scale_at(row: u32, quad: u32) -> u32 {
+    return 4u * row + params.head_dim / 4u + quad / 8u;
+}
+
+// Values 4 quad .. 4 quad + 3 of row `slot` of K, and of V.
+fn k_quad(slot: u32, quad: u32) -> vec4<f32> {
+    let row = slot * params.row_words;
+    if (CACHE == 0u) {
+        return bitcast<vec4<f32>>(k_cache[row + quad]);
+    }
+    if (CACHE == 1u) {
+        let word = k_cache[row + quad / 2u];
+        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
+    }
+    let at = scale_at(row, quad);
+    return of_bytes(k_cache[row + quad / 4u][quad % 4u]) *
+           bitcast<f32>(k_cache[at / 4u][at % 4u]);
+}
+
+fn v_quad(slot: u32, quad: u32) -> vec4<f32> {
+    let row = slot * params.row_words;
+    if (CACHE == 0u) {
+        return bitcast<vec4<f32>>(v_cache[row + quad]);
+    }
+    if (CACHE == 1u) {
+        let word = v_cache[row + quad / 2u];
+        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
+    }
+    let at = scale_at(row, quad);
+    return of_bytes(v_cache[row + quad / 4u][quad % 4u]) *
+           bitcast<f32>(v_cache[at / 4u][at % 4u]);
+}
 
 fn capped(score: f32) -> f32 {
     if (params.softcap == 0.0) {
@@ -100,17 +145,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let position = chunk * LANES + lane;
         let seen = position >= start && position <= limit;
         let block = block_table[table + chunk * LANES / BLOCK];
-        let base = (block * params.kv_heads + kv_head) * BLOCK +
-                   chunk * LANES % BLOCK;
+        let base = (block * params.kv_heads + kv_head) * BLOCK + chunk * LANES % BLOCK;
 
         var score: array<f32, {{HEADS}}>;
         for (var h = 0u; h < {{HEADS}}u; h++) {
             score[h] = 0.0;
         }
         if (seen) {
-            let k_at = (base + lane) * quads;
             for (var d = 0u; d < quads; d++) {
-                let k = k_cache[k_at + d];
+                let k = k_quad(base + lane, d);
                 for (var h = 0u; h < {{HEADS}}u; h++) {
                     score[h] += dot(q[(first_out + min(h, head_count - 1u)) * quads + d], k);
                 }
@@ -145,7 +188,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let end = min(limit + 1u, (chunk + 1u) * LANES) - chunk * LANES;
         if (part < parts) {
             for (var s = first + part; s < end; s += parts) {
-                let v = v_cache[(base + s) * quads + quad];
+                let v = v_quad(base + s, quad);
                 for (var h = 0u; h < {{HEADS}}u; h++) {
                     o[h] += weights[h][s] * v;
                 }
@@ -173,7 +216,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             for (var p = 1u; p < parts; p++) {
                 sum += shares[h][p * quads + lane];
             }
-            if (DIRECT == 1u) {
+            if (params.splits == 1u) {
                 let at = (first_out + h) * params.head_dim + 4u * lane;
                 let mean = sum / tree[h][0];
                 out[at] = mean.x;
@@ -181,7 +224,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 out[at + 2u] = mean.z;
                 out[at + 3u] = mean.w;
             } else {
-                let part_at = ((first_out + h) * params.splits + split) * (params.head_dim + 2u);
+                let part_at = ((first_out + h) * params.splits + split) * (params.head_dim + 4u);
                 let at = part_at + 4u * lane;
                 out[at] = sum.x;
                 out[at + 1u] = sum.y;

@@ -1,39 +1,47 @@
 // q, k turn by adjacent pairs: (a, b) -> magnitude (a cos t - b sin t, a sin t + b cos t), t =
 // position * inv_freq[i] for the pair i = (2i, 2i+1) of a head; q goes to q_out, k and v to the
-// blocked cache at the row's position.
+// blocked cache at the row's position, as f32, halves, or int8 times a scale per 32.
 //
-// Shapes: qkv f32 [rows, (q_heads + 2 kv_heads) D]; turns u32 pairs (low, high) [rotary / 2];
-//   row_info u32 pairs (position, table_offset) [rows]; q_out f32 [rows, q_heads D]; caches f32
-//   [block][kv_heads][256][D].
-// Mapping: one lane a pair of values, 64 lanes a workgroup, folded into two grid dimensions.
-// Needs: nothing. Seven storage buffers.
+// Shapes: qkv f32 [rows, (q_heads + 2 kv_heads) D] read as vec4; turns u32 pairs (low, high)
+//   [rotary / 2]; row_info u32 pairs (position, table_offset) [rows]; q_out f32 [rows, q_heads D];
+//   caches u32, [block][kv_heads][256] rows of row_words.
+// Mapping: one lane four values, 64 lanes a workgroup, folded into two grid dimensions. With CACHE
+//   2 a head takes whole groups of eight lanes, 32 values, that find their largest together.
+// Needs: nothing. Seven storage buffers; 256 bytes of workgroup memory.
 // Why this version: an f32 angle at position 131071 is off by 4e-3, and WGSL promises sin and cos
 //   only to 2^-11. So the host gives each frequency as a 64-bit fraction of a turn; position *
 //   fraction modulo 1 is exact integer arithmetic to 2^-32 of a turn (1.5e-9 rad), the octant is
 //   its top bits, and the rest, within +-pi/4, goes through Taylor polynomials whose truncation is
-//   below 3e-9. What is left is f32 rounding, below 3e-7.
+//   below 3e-9. What is left is f32 rounding, below 3e-7. Halves are packed by pack2x16float, so
+//   that no device needs f16. The cache is written by single words: two lanes may share 16 bytes.
 // Reference: ref_rope_store.
 
+override CACHE: u32 = 0;   // 0: f32, 1: halves, 2: int8 and scales
+
 struct Params {
-    base: u32,      // first pair of this dispatch
-    count: u32,     // pairs in all
+    base: u32,        // first lane of this dispatch
+    count: u32,       // lanes in all
     q_heads: u32,
     kv_heads: u32,
     head_dim: u32,
     rotary: u32,
+    row_words: u32,   // of 16 bytes, a row of the cache
     magnitude: f32,
 }
 
-@group(0) @binding(0) var<storage, read> qkv: array<f32>;
+@group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> turns: array<u32>;
 @group(0) @binding(2) var<storage, read> row_info: array<u32>;
 @group(0) @binding(3) var<storage, read> block_table: array<u32>;
-@group(0) @binding(4) var<storage, read_write> q_out: array<f32>;
-@group(0) @binding(5) var<storage, read_write> k_cache: array<f32>;
-@group(0) @binding(6) var<storage, read_write> v_cache: array<f32>;
+@group(0) @binding(4) var<storage, read_write> q_out: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> k_cache: array<u32>;
+@group(0) @binding(6) var<storage, read_write> v_cache: array<u32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
 const BLOCK = 256u;
+const GROUP = 8u;   // lanes under one scale
+
+var<workgroup> largest: array<u32, 64>;
 
 fn multiply_high(a: u32, b: u32) -> u32 {
     let a0 = a & 0xffffu;
@@ -61,42 +69,99 @@ fn rotation(position: u32, low: u32, high: u32) -> vec2<f32> {
     return select(swapped, -swapped, (quarter & 2u) == 2u);
 }
 
+fn turned(value: vec2<f32>, pair: u32, position: u32) -> vec2<f32> {
+    if (2u * pair >= params.rotary) {
+        return value;
+    }
+    let r = params.magnitude * rotation(position, turns[2u * pair], turns[2u * pair + 1u]);
+    return vec2<f32>(value.x * r.x - value.y * r.y, value.x * r.y + value.y * r.x);
+}
+
+// What a half can hold; NaN stays.
+fn held(value: vec2<f32>) -> vec2<f32> {
+    return select(value, sign(value) * 65504.0, abs(value) > vec2<f32>(65504.0));
+}
+
+fn bits_of_largest(v: vec4<f32>) -> u32 {
+    let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
+    return max(max(bits.x, bits.y), max(bits.z, bits.w));
+}
+
+fn bytes(v: vec4<i32>) -> u32 {
+    let b = bitcast<vec4<u32>>(v) & vec4<u32>(0xffu);
+    return b.x | (b.y << 8u) | (b.z << 16u) | (b.w << 24u);
+}
+
+fn store(is_value: bool, at: u32, word: u32) {
+    if (is_value) {
+        v_cache[at] = word;
+    } else {
+        k_cache[at] = word;
+    }
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let index = params.base + (group.y * groups.x + group.x) * 64u + lane;
-    if (index >= params.count) {
+    let heads = params.q_heads + 2u * params.kv_heads;
+    let quads = params.head_dim / 4u;
+    let lanes = select(quads, (quads + GROUP - 1u) / GROUP * GROUP, CACHE == 2u);
+    let quad = index % lanes;
+    let head = (index / lanes) % heads;
+    let row = index / (lanes * heads);
+    let live = index < params.count && quad < quads;
+
+    var value = vec4<f32>(0.0);
+    var position = 0u;
+    if (live) {
+        position = row_info[2u * row];
+        value = qkv[(row * heads + head) * quads + quad];
+        if (head < params.q_heads + params.kv_heads) {
+            value = vec4<f32>(turned(value.xy, 2u * quad, position),
+                              turned(value.zw, 2u * quad + 1u, position));
+        }
+    }
+    var most = 0u;
+    if (CACHE == 2u) {
+        largest[lane] = bits_of_largest(value);
+        workgroupBarrier();
+        for (var i = 0u; i < GROUP; i++) {
+            most = max(most, largest[lane / GROUP * GROUP + i]);
+        }
+    }
+    if (!live) {
         return;
     }
-    let heads = params.q_heads + 2u * params.kv_heads;
-    let half = params.head_dim / 2u;
-    let pair = index % half;
-    let head = (index / half) % heads;
-    let row = index / (half * heads);
-    let position = row_info[2u * row];
-
-    let at = 2u * index;
-    var value = vec2<f32>(qkv[at], qkv[at + 1u]);
-    if (head < params.q_heads + params.kv_heads && 2u * pair < params.rotary) {
-        let r = params.magnitude * rotation(position, turns[2u * pair], turns[2u * pair + 1u]);
-        value = vec2<f32>(value.x * r.x - value.y * r.y, value.x * r.y + value.y * r.x);
-    }
     if (head < params.q_heads) {
-        let to = (row * params.q_heads + head) * params.head_dim + 2u * pair;
-        q_out[to] = value.x;
-        q_out[to + 1u] = value.y;
+        q_out[(row * params.q_heads + head) * quads + quad] = value;
         return;
     }
     let is_value = head >= params.q_heads + params.kv_heads;
     let kv_head = head - params.q_heads - select(0u, params.kv_heads, is_value);
     let block = block_table[row_info[2u * row + 1u] + position / BLOCK];
     let slot = (block * params.kv_heads + kv_head) * BLOCK + position % BLOCK;
-    let to = slot * params.head_dim + 2u * pair;
-    if (is_value) {
-        v_cache[to] = value.x;
-        v_cache[to + 1u] = value.y;
+    let to = 4u * slot * params.row_words;
+    if (CACHE == 0u) {
+        let words = bitcast<vec4<u32>>(value);
+        store(is_value, to + 4u * quad, words.x);
+        store(is_value, to + 4u * quad + 1u, words.y);
+        store(is_value, to + 4u * quad + 2u, words.z);
+        store(is_value, to + 4u * quad + 3u, words.w);
+    } else if (CACHE == 1u) {
+        store(is_value, to + 2u * quad, pack2x16float(held(value.xy)));
+        store(is_value, to + 2u * quad + 1u, pack2x16float(held(value.zw)));
     } else {
-        k_cache[to] = value.x;
-        k_cache[to + 1u] = value.y;
+        // Below 2^-100 the quotient would pass the largest float: such a group counts as 0.
+        let tiny = most < 0x0d800000u;
+        let up = select(127.0 / bitcast<f32>(most), 0.0, tiny);
+        store(is_value, to + quad, bytes(vec4<i32>(round(value * up))));
+        if (quad % GROUP == 0u) {
+            var scale = select(bitcast<u32>(bitcast<f32>(most) / 127.0), 0u, tiny);
+            if (most >= 0x7f800000u) {
+                scale = 0x7fc00000u;
+            }
+            store(is_value, to + quads + quad / GROUP, scale);
+        }
     }
 }

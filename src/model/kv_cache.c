@@ -24,16 +24,17 @@ uint32_t kv_cache_blocks_for(uint32_t positions)
     return ceil_div_u32(positions, KV_BLOCK_POSITIONS);
 }
 
-static uint64_t layer_bytes(const model_config *config, uint32_t blocks)
+/* Of K or V of a layer. */
+static uint64_t layer_bytes(const model_config *config, uint32_t blocks, op_cache_type type)
 {
-    return (uint64_t)blocks * KV_BLOCK_POSITIONS * config->kv_heads * config->head_dim *
-           sizeof(float);
+    return blocks * op_cache_block_bytes(type, config->kv_heads, config->head_dim);
 }
 
-uint64_t kv_cache_bytes(const model_config *config, uint32_t positions)
+uint64_t kv_cache_bytes(const model_config *config, uint32_t positions, op_cache_type type)
 {
     const uint32_t blocks = kv_cache_blocks_for(positions);
-    return layer_bytes(config, blocks) * 2 * config->layers + (uint64_t)blocks * sizeof(uint32_t);
+    return layer_bytes(config, blocks, type) * 2 * config->layers +
+           (uint64_t)blocks * sizeof(uint32_t);
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */
@@ -77,16 +78,17 @@ temper_status kv_cache_open(gpu_device *device, const model_config *config, kv_c
     assert(shape.sequences > 0 && shape.positions > 0 &&
            shape.blocks >= kv_cache_blocks_for(shape.positions));
     const uint64_t positions = (uint64_t)shape.blocks * KV_BLOCK_POSITIONS;
-    const uint64_t bytes = layer_bytes(config, shape.blocks);
+    const uint64_t bytes = layer_bytes(config, shape.blocks, shape.type);
     const gpu_limits *limits = gpu_device_limits(device);
     const uint64_t most = min_u64(limits->max_storage_binding, limits->max_buffer_size);
     if (bytes > most)
         return error_set(err, TEMPER_UNSUPPORTED,
-                         "a context of %llu positions takes %llu bytes a layer, and this device "
-                         "binds %llu at once: "
-                         "ask for a shorter context (--ctx)",
+                         "a context of %llu positions takes %llu bytes a layer in %s, and this "
+                         "device binds %llu at once: ask for a shorter context (--ctx)%s",
                          (unsigned long long)positions, (unsigned long long)bytes,
-                         (unsigned long long)most);
+                         op_cache_type_name(shape.type), (unsigned long long)most,
+                         shape.type == OP_CACHE_F32 ? " or a smaller type (--kv f16, --kv q8)"
+                                                    : "");
     kv_cache *cache = mem_calloc(1, sizeof *cache);
     if (cache == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for a KV cache");
@@ -176,6 +178,11 @@ uint32_t kv_cache_table_offset(const kv_cache *cache, uint32_t sequence)
 uint32_t kv_cache_positions(const kv_cache *cache)
 {
     return cache->shape.positions;
+}
+
+op_cache_type kv_cache_type(const kv_cache *cache)
+{
+    return cache->shape.type;
 }
 
 gpu_view kv_cache_keys(const kv_cache *cache, uint32_t layer)

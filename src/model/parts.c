@@ -228,9 +228,6 @@ void model_record_attention(const model *m, gpu_recorder *rec, const model_step 
 {
     const model_config *c = &m->config;
     const model_scratch *s = &m->scratch;
-    const gpu_view keys = kv_cache_keys(step->cache, index),
-                   values = kv_cache_values(step->cache, index);
-    const gpu_view table = kv_cache_table(step->cache);
     const bool local = model_layer_is_local(c, index);
     const bool own_turns = local && m->turns_local != NULL;
     /* The factors of a session never change, or cached keys would not fit new queries. */
@@ -242,7 +239,8 @@ void model_record_attention(const model *m, gpu_recorder *rec, const model_step 
                                 .kv_heads = c->kv_heads,
                                 .head_dim = c->head_dim,
                                 .rotary_dim = c->rope_dims,
-                                .magnitude = own_turns ? 1.0f : c->rope_magnitude};
+                                .magnitude = own_turns ? 1.0f : c->rope_magnitude,
+                                .cache = kv_cache_type(step->cache)};
     const op_attention_shape attention = {.rows = step->rows,
                                           .q_heads = c->q_heads,
                                           .kv_heads = c->kv_heads,
@@ -251,9 +249,18 @@ void model_record_attention(const model *m, gpu_recorder *rec, const model_step 
                                           .longest = step->longest,
                                           .sequences = step->sequences,
                                           .window = local ? c->window : 0,
-                                          .softcap = c->attention_softcap};
-    op_rope_store(rec, gpu_whole(s->qkv), gpu_whole(turns), step->row_info, table, gpu_whole(s->q),
-                  keys, values, &rope);
-    op_attention(rec, gpu_whole(s->q), keys, values, step->row_info, table, gpu_whole(s->attention),
-                 gpu_whole(s->mixed), &attention);
+                                          .softcap = c->attention_softcap,
+                                          .cache = kv_cache_type(step->cache)};
+    const op_rope_attention_views views = {
+        .qkv = gpu_whole(s->qkv),
+        .turns = gpu_whole(turns),
+        .row_info = step->row_info,
+        .block_table = kv_cache_table(step->cache),
+        .k_cache = kv_cache_keys(step->cache, index),
+        .v_cache = kv_cache_values(step->cache, index),
+        .q = gpu_whole(s->q),
+        .scratch = gpu_whole(s->attention),
+        .out = gpu_whole(s->mixed),
+    };
+    op_rope_attention(rec, &views, &rope, &attention);
 }

@@ -10,9 +10,10 @@
 #include "op/rows.h"
 
 enum {
-    MAX_QUERIES = 8, /* of a tile: 1312 bytes of workgroup memory each */
-    MAX_SPLITS = 64,
+    MAX_QUERIES = 8,    /* of a tile: 1312 bytes of workgroup memory each */
     ENOUGH_TILES = 256, /* workgroups that fill a large device */
+    JOIN_LANES = 256,
+    JOIN_LANES_SOFTWARE = 64,
 };
 
 static bool is_single(const op_shape *shape)
@@ -21,6 +22,14 @@ static bool is_single(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_attention[] = {
+    {.name = "teams",
+     .kernel = &kernel_attention_teams,
+     .invocations = 256,
+     .workgroup_memory = 16 << 10,
+     .fits = op_teams_fits,
+     .gpu_only = true,
+     .why = "a row at a time: a few lanes a position, no barrier between positions; turns and "
+            "stores q, k and v on the way"},
     {.name = "row_chunks",
      .kernel = &kernel_attention_row,
      .invocations = 64,
@@ -76,7 +85,8 @@ static tiling make_tiling(const op_attention_shape *s)
     t.row_tiles = ceil_div_u32(s->rows, t.rows);
     const uint64_t tiles = (uint64_t)t.row_tiles * t.head_tiles * s->kv_heads;
     const uint64_t blocks = blocks_of_a_tile(s, t.rows);
-    const uint64_t splits = min_u64(min_u64(blocks, MAX_SPLITS), max_u64(ENOUGH_TILES / tiles, 1));
+    const uint64_t splits =
+        min_u64(min_u64(blocks, OP_ATTENTION_SPLITS), max_u64(ENOUGH_TILES / tiles, 1));
     t.split_blocks = (uint32_t)ceil_div(blocks, splits);
     t.splits = (uint32_t)ceil_div(blocks, t.split_blocks);
     return t;
@@ -84,20 +94,24 @@ static tiling make_tiling(const op_attention_shape *s)
 
 uint64_t op_attention_scratch_bytes(const op_attention_shape *s)
 {
-    /* rows * splits over all smaller shapes: splits are at most MAX_SPLITS, the blocks, and
-     * ENOUGH_TILES over the tiles, of which there are at least rows * kv_heads / (rows of a full
-     * tile). */
+    /* rows * splits over all smaller shapes: splits are at most OP_ATTENTION_SPLITS, the blocks,
+     * and ENOUGH_TILES over the tiles, of which there are at least rows * kv_heads / (rows of a
+     * full tile). */
     const uint64_t blocks = ceil_div(s->longest, OP_CACHE_BLOCK);
-    const uint64_t by_blocks = s->rows * min_u64(blocks, MAX_SPLITS);
+    const uint64_t by_blocks = s->rows * min_u64(blocks, OP_ATTENTION_SPLITS);
     const uint64_t by_tiles =
         ceil_div((uint64_t)ENOUGH_TILES * rows_of_a_full_tile(s), s->kv_heads);
-    const uint64_t parts =
-        max_u64(max_u64(s->rows, min_u64(by_blocks, by_tiles)), op_attention_row_parts(s));
-    return parts * s->q_heads * ((uint64_t)s->head_dim + 2) * 4;
+    const uint64_t blocks_parts = max_u64(s->rows, min_u64(by_blocks, by_tiles));
+    const uint64_t single_parts = max_u64(op_attention_row_parts(s), op_attention_teams_parts(s));
+    return max_u64(blocks_parts, single_parts) * (op_attention_part_bytes(s) / s->rows);
 }
 
-static bool check(gpu_recorder *rec, gpu_view q, gpu_view row_info, gpu_view scratch, gpu_view out,
-                  const op_attention_shape *s)
+uint64_t op_attention_part_bytes(const op_attention_shape *s)
+{
+    return (uint64_t)s->rows * s->q_heads * ((uint64_t)s->head_dim + 4) * 4;
+}
+
+bool op_check_attention(gpu_recorder *rec, const op_attention_views *v, const op_attention_shape *s)
 {
     if (s->head_dim % 4 != 0 || s->head_dim > OP_MAX_HEAD_DIM) {
         gpu_record_fail(rec, TEMPER_UNSUPPORTED,
@@ -117,46 +131,52 @@ static bool check(gpu_recorder *rec, gpu_view q, gpu_view row_info, gpu_view scr
         return false;
     }
     const uint64_t bytes = (uint64_t)s->rows * s->q_heads * s->head_dim * 4;
-    return op_check_view(rec, "attention", "q", q, bytes) &&
-           op_check_view(rec, "attention", "out", out, bytes) &&
-           op_check_view(rec, "attention", "row_info", row_info,
+    return op_check_view(rec, "attention", "q", v->q, bytes) &&
+           op_check_view(rec, "attention", "out", v->out, bytes) &&
+           op_check_view(rec, "attention", "row_info", v->row_info,
                          (uint64_t)s->rows * sizeof(op_row_info)) &&
-           op_check_view(rec, "attention", "scratch", scratch, op_attention_scratch_bytes(s));
+           op_check_view(rec, "attention", "scratch", v->scratch, op_attention_scratch_bytes(s));
 }
 
-static void record_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
-                        const op_attention_shape *s, uint32_t splits)
+void op_record_attention_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
+                              const op_attention_shape *s, uint32_t splits)
 {
     gpu_device *device = gpu_recorder_device(rec);
+    const struct kernel_attention_join_options options = {
+        .lanes = op_device_is_software(device) ? JOIN_LANES_SOFTWARE : JOIN_LANES};
+    gpu_pipeline *pipeline = kernel_attention_join_get(device, &options);
+    if (splits == 1)
+        return; /* a longer context will need the pipeline */
     const struct kernel_attention_join_views views = {.parts = scratch, .out = out};
     const struct kernel_attention_join_params params = {
-        .count = s->rows * s->q_heads * s->head_dim,
+        .heads = s->rows * s->q_heads,
         .head_dim = s->head_dim,
         .splits = splits,
     };
-    const op_grid grid = op_fold(device, ceil_div(params.count, 64));
-    kernel_attention_join_dispatch(rec, kernel_attention_join_get(device), &views, &params, grid.x,
-                                   grid.y, 1);
+    const op_grid grid = op_fold(device, params.heads);
+    kernel_attention_join_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
 }
 
-/* The pipeline of this tiling. With more than one row a model's life sees both tilings, so both are
- * asked for. */
-static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *s, const tiling *t)
+static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *s, const tiling *t,
+                                  uint32_t rows)
 {
-    struct kernel_attention_options options = {.queries = t->heads};
-    gpu_pipeline *single = kernel_attention_get(device, &options);
-    if (s->rows == 1 || rows_of_a_full_tile(s) == 1)
-        return single;
-    options.queries = t->heads * rows_of_a_full_tile(s);
-    gpu_pipeline *full = kernel_attention_get(device, &options);
-    return t->rows > 1 ? full : single;
+    const struct kernel_attention_options options = {.cache = s->cache, .queries = t->heads * rows};
+    return kernel_attention_get(device, &options);
 }
 
-static void record_tiles(gpu_recorder *rec, const struct kernel_attention_views *views,
+static void record_tiles(gpu_recorder *rec, const op_attention_views *v,
                          const op_attention_shape *s, const tiling *t)
 {
     gpu_device *device = gpu_recorder_device(rec);
-    gpu_pipeline *pipeline = get_pipeline(device, s, t);
+    const struct kernel_attention_views views = {
+        .q = v->q,
+        .k_cache = v->k_cache,
+        .v_cache = v->v_cache,
+        .row_info = v->row_info,
+        .block_table = v->block_table,
+        .out = t->splits == 1 ? v->out : v->scratch,
+    };
+    gpu_pipeline *pipeline = get_pipeline(device, s, t, t->rows);
     struct kernel_attention_params params = {
         .rows = s->rows,
         .q_heads = s->q_heads,
@@ -170,6 +190,7 @@ static void record_tiles(gpu_recorder *rec, const struct kernel_attention_views 
         .scale = s->scale,
         .window = s->window == 0 ? UINT32_MAX : s->window,
         .softcap = s->softcap,
+        .row_words = op_cache_row_words(s->cache, s->head_dim),
     };
     const uint64_t tiles = (uint64_t)t->row_tiles * t->head_tiles * s->kv_heads * t->splits;
     assert(tiles <= UINT32_MAX);
@@ -180,37 +201,55 @@ static void record_tiles(gpu_recorder *rec, const struct kernel_attention_views 
         params.first_tile = (uint32_t)tile;
         params.tile_end = (uint32_t)min_u64(tile + step, tiles);
         const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
-        kernel_attention_dispatch(rec, pipeline, views, &params, grid.x, grid.y, 1);
+        kernel_attention_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
+}
+
+const op_kernel_row *op_attention_row(gpu_device *device, const op_attention_shape *s,
+                                      uint32_t rows)
+{
+    const gpu_adapter_info *adapter = gpu_device_adapter(device);
+    const bool alike = adapter->subgroup_min == adapter->subgroup_max;
+    const op_shape by = {
+        .rows = rows, .k = s->head_dim, .subgroup = alike ? adapter->subgroup_max : 0};
+    return op_choose(device, &op_table_attention, &by);
+}
+
+/* A model that reads prompts reads single rows too: their pipelines are asked for with the others.
+ */
+static void prepare_single_rows(gpu_device *device, const op_attention_shape *s, const tiling *t)
+{
+    const op_kernel_row *row = op_attention_row(device, s, 1);
+    if (row->kernel == &kernel_attention_teams)
+        op_prepare_attention_teams(device, s);
+    else if (row->kernel == &kernel_attention_row)
+        op_prepare_attention_row(device, s);
+    else
+        get_pipeline(device, s, t, 1);
 }
 
 void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache,
                   gpu_view row_info, gpu_view block_table, gpu_view scratch, gpu_view out,
                   const op_attention_shape *shape)
 {
+    op_attention_views v = {q, k_cache, v_cache, row_info, block_table, scratch, out};
     if (shape->rows == 0 || shape->q_heads == 0 || shape->head_dim == 0 ||
-        !check(rec, q, row_info, scratch, out, shape))
+        !op_check_attention(rec, &v, shape))
         return;
     gpu_device *device = gpu_recorder_device(rec);
     /* What is bound may be less than the scratch there is: fewer splits then. */
-    scratch.size = min_u64(scratch.size, gpu_device_limits(device)->max_storage_binding / 4 * 4);
+    v.scratch.size =
+        min_u64(scratch.size, gpu_device_limits(device)->max_storage_binding / 16 * 16);
     const tiling t = make_tiling(shape);
-    const op_shape by = {.rows = t.rows};
-    if (op_choose(device, &op_table_attention, &by)->kernel == &kernel_attention_row) {
-        const op_attention_views all = {q, k_cache, v_cache, row_info, block_table, scratch, out};
-        const uint32_t splits = op_record_attention_row(rec, &all, shape);
-        if (splits > 1)
-            record_join(rec, scratch, out, shape, splits);
-        return;
-    }
-    const struct kernel_attention_views views = {
-        .q = q,
-        .k_cache = k_cache,
-        .v_cache = v_cache,
-        .row_info = row_info,
-        .block_table = block_table,
-        .out = scratch,
-    };
-    record_tiles(rec, &views, shape, &t);
-    record_join(rec, scratch, out, shape, t.splits);
+    const op_kernel_row *row = op_attention_row(device, shape, t.rows);
+    uint32_t splits = t.splits;
+    if (t.rows > 1)
+        prepare_single_rows(device, shape, &t);
+    if (row->kernel == &kernel_attention_teams)
+        splits = op_record_attention_teams(rec, &v, shape, NULL);
+    else if (row->kernel == &kernel_attention_row)
+        splits = op_record_attention_row(rec, &v, shape);
+    else
+        record_tiles(rec, &v, shape, &t);
+    op_record_attention_join(rec, v.scratch, out, shape, splits);
 }

@@ -9,8 +9,7 @@
 #include "op/rows.h"
 
 enum {
-    CHUNK = 64, /* positions that a workgroup takes at once */
-    MAX_SPLITS = 64,
+    CHUNK = 64,    /* positions that a workgroup takes at once */
     ENOUGH = 1024, /* workgroups that fill a large device */
     MAX_HEADS = 8,
 };
@@ -36,9 +35,9 @@ static dealing deal(const op_attention_shape *s, uint64_t scratch_bytes)
     d.heads = ceil_div_u32(heads, d.head_tiles);
     const uint64_t tiles = (uint64_t)s->rows * d.head_tiles * s->kv_heads;
     const uint64_t chunks = chunks_of(s);
-    const uint64_t part_bytes = (uint64_t)s->rows * s->q_heads * ((uint64_t)s->head_dim + 2) * 4;
-    const uint64_t wanted = min_u64(min_u64(chunks, MAX_SPLITS), max_u64(ENOUGH / tiles, 1));
-    const uint64_t splits = max_u64(min_u64(wanted, scratch_bytes / part_bytes), 1);
+    const uint64_t wanted =
+        min_u64(min_u64(chunks, OP_ATTENTION_SPLITS), max_u64(ENOUGH / tiles, 1));
+    const uint64_t splits = max_u64(min_u64(wanted, scratch_bytes / op_attention_part_bytes(s)), 1);
     d.split_chunks = (uint32_t)ceil_div(chunks, splits);
     d.splits = (uint32_t)ceil_div(chunks, d.split_chunks);
     return d;
@@ -46,8 +45,20 @@ static dealing deal(const op_attention_shape *s, uint64_t scratch_bytes)
 
 uint64_t op_attention_row_parts(const op_attention_shape *s)
 {
-    const uint64_t chunks = min_u64(chunks_of(s), MAX_SPLITS);
+    const uint64_t chunks = min_u64(chunks_of(s), OP_ATTENTION_SPLITS);
     return max_u64(s->rows, min_u64(s->rows * chunks, ceil_div(ENOUGH, s->kv_heads)));
+}
+
+static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *s)
+{
+    const struct kernel_attention_row_options options = {.cache = s->cache,
+                                                         .heads = deal(s, 0).heads};
+    return kernel_attention_row_get(device, &options);
+}
+
+void op_prepare_attention_row(gpu_device *device, const op_attention_shape *s)
+{
+    get_pipeline(device, s);
 }
 
 uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
@@ -55,10 +66,7 @@ uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
 {
     gpu_device *device = gpu_recorder_device(rec);
     const dealing d = deal(s, v->scratch.size);
-    struct kernel_attention_row_options options = {.direct = 1, .heads = d.heads};
-    gpu_pipeline *direct = kernel_attention_row_get(device, &options);
-    options.direct = 0;
-    gpu_pipeline *split = kernel_attention_row_get(device, &options);
+    gpu_pipeline *pipeline = get_pipeline(device, s);
     const struct kernel_attention_row_views views = {
         .q = v->q,
         .k_cache = v->k_cache,
@@ -78,6 +86,7 @@ uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
         .scale = s->scale,
         .window = s->window == 0 ? UINT32_MAX : s->window,
         .softcap = s->softcap,
+        .row_words = op_cache_row_words(s->cache, s->head_dim),
     };
     const uint64_t tiles = (uint64_t)s->rows * d.head_tiles * s->kv_heads * d.splits;
     assert(tiles <= UINT32_MAX);
@@ -87,8 +96,7 @@ uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
         params.first_tile = (uint32_t)tile;
         params.tile_end = (uint32_t)min_u64(tile + step, tiles);
         const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
-        kernel_attention_row_dispatch(rec, d.splits == 1 ? direct : split, &views, &params, grid.x,
-                                      grid.y, 1);
+        kernel_attention_row_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
     return d.splits;
 }

@@ -232,22 +232,41 @@ typedef struct op_row_info {
                               `position` */
 } op_row_info;
 
-/* The blocked cache of one layer: K and V each f32 [block][Hkv][OP_CACHE_BLOCK][D], one buffer
- * each. */
-uint64_t op_cache_block_bytes(uint32_t kv_heads,
-                              uint32_t head_dim); /* of one block, K or V alone */
+/* How a cache keeps its numbers. */
+typedef enum op_cache_type {
+    OP_CACHE_F32,
+    OP_CACHE_F16, /* rounded to half; what is beyond +-65504 is held there */
+    OP_CACHE_Q8,  /* int8 times an f32 scale, the largest magnitude / 127, per 32 values of a row;
+                     NaN or infinity among them makes all of them NaN */
+    OP_CACHE_TYPES
+} op_cache_type;
+
+enum { OP_CACHE_GROUP = 32 }; /* values under one scale of OP_CACHE_Q8 */
+
+/* The blocked cache of one layer: K and V, one buffer each, [block][Hkv][OP_CACHE_BLOCK] rows of D
+ * values. A row is whole words of 16 bytes, so that a lane can store its own without touching
+ * another's: the values, with OP_CACHE_Q8 then its scales, f32 [ceil(D / OP_CACHE_GROUP)], then
+ * zeros. A zeroed buffer is a cache of zeros. */
+uint32_t op_cache_row_words(op_cache_type type, uint32_t head_dim); /* of 16 bytes */
+
+/* Bytes of one block, K or V alone. */
+uint64_t op_cache_block_bytes(op_cache_type type, uint32_t kv_heads, uint32_t head_dim);
+
+const char *op_cache_type_name(op_cache_type type); /* "f32", "f16", "q8" */
 
 typedef struct op_rope_shape {
     uint32_t rows;
-    uint32_t q_heads, kv_heads, head_dim;
+    uint32_t q_heads, kv_heads;
+    uint32_t head_dim;   /* a multiple of 4; else TEMPER_UNSUPPORTED */
     uint32_t rotary_dim; /* even, <= head_dim; values past it are copied */
     float magnitude;     /* what turned values are multiplied by; 0: 1 */
+    op_cache_type cache;
 } op_rope_shape;
 
 /* For each row: q and k turn by ADJACENT pairs (2i, 2i+1) with angle position * inv_freq[i]; q goes
- * to q_out, k and v to the cache at the row's position. qkv: f32 [rows, (Hq + 2 Hkv) D]: q heads,
- * then k heads, then v heads. turns: op_turns [rotary_dim / 2]. row_info: op_row_info [rows].
- * block_table: u32. q_out: f32 [rows, Hq D]. */
+ * to q_out, k and v to the cache at the row's position, in the cache's type. qkv: f32 [rows, (Hq +
+ * 2 Hkv) D]: q heads, then k heads, then v heads. turns: op_turns [rotary_dim / 2]. row_info:
+ * op_row_info [rows]. block_table: u32. q_out: f32 [rows, Hq D]. */
 void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info,
                    gpu_view block_table, gpu_view q_out, gpu_view k_cache, gpu_view v_cache,
                    const op_rope_shape *shape);
@@ -259,10 +278,11 @@ typedef struct op_attention_shape {
     uint32_t head_dim;  /* a multiple of 4, <= OP_MAX_HEAD_DIM; else TEMPER_UNSUPPORTED */
     float scale;        /* score = scale * q.k; 1 / sqrt(D) as a rule */
     uint32_t longest;   /* the largest position among the rows, plus 1: cuts and splits the work */
-    uint32_t sequences; /* how many sequences the rows belong to (0 or 1: one); only speed depends
-                           on it */
+    uint32_t sequences; /* how many sequences the rows belong to (0 or 1: one); as many as rows:
+                           each row is one of its own */
     uint32_t window;    /* positions a row sees, its own among them; 0: all */
     float softcap;      /* score = softcap * tanh(scale * q.k / softcap); 0: none */
+    op_cache_type cache;
 } op_attention_shape;
 
 /* Bytes of scratch that op_attention needs for this shape and every shape with fewer rows, a
@@ -278,6 +298,19 @@ uint64_t op_attention_scratch_bytes(const op_attention_shape *shape);
 void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache,
                   gpu_view row_info, gpu_view block_table, gpu_view scratch, gpu_view out,
                   const op_attention_shape *shape);
+
+/* The views of an op_rope_attention; each as the op of that name below has it. */
+typedef struct op_rope_attention_views {
+    gpu_view qkv, turns, row_info, block_table, k_cache, v_cache;
+    gpu_view q, scratch; /* scratch: what is in them after means nothing */
+    gpu_view out;
+} op_rope_attention_views;
+
+/* op_rope_store and op_attention of the same rows: one dispatch where each row is a sequence of its
+ * own (one row, or as many sequences as rows) and a row of attention's table can do both. The
+ * shapes agree in rows, heads, head_dim and cache (assert). */
+void op_rope_attention(gpu_recorder *rec, const op_rope_attention_views *views,
+                       const op_rope_shape *rope, const op_attention_shape *attention);
 
 /* ---- the end of a step ----------------------------------------------------------------------- */
 

@@ -10,10 +10,11 @@
 #include "op/rows.h"
 
 static const op_kernel_row rows_of_rope_store[] = {
-    {.name = "pair",
+    {.name = "quad",
      .kernel = &kernel_rope_store,
      .invocations = 64,
-     .why = "one lane a pair of values; angles as exact fractions of a turn"},
+     .workgroup_memory = 64 * 4,
+     .why = "one lane four values; angles as exact fractions of a turn"},
 };
 
 const op_table op_table_rope_store = {"rope_store", rows_of_rope_store, 1};
@@ -27,16 +28,11 @@ op_turns op_turns_of(double inv_freq)
     return (op_turns){.low = (uint32_t)low, .high = (uint32_t)high};
 }
 
-uint64_t op_cache_block_bytes(uint32_t kv_heads, uint32_t head_dim)
-{
-    return (uint64_t)kv_heads * OP_CACHE_BLOCK * head_dim * 4;
-}
-
-static bool check(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info,
-                  gpu_view q_out, const op_rope_shape *s)
+bool op_check_rope(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info,
+                   gpu_view q_out, const op_rope_shape *s)
 {
     const uint64_t heads = (uint64_t)s->q_heads + 2 * (uint64_t)s->kv_heads;
-    if (s->head_dim % 2 != 0 || s->rotary_dim % 2 != 0 || s->rotary_dim > s->head_dim) {
+    if (s->head_dim % 4 != 0 || s->rotary_dim % 2 != 0 || s->rotary_dim > s->head_dim) {
         gpu_record_fail(rec, TEMPER_UNSUPPORTED, "rope: %u rotary values in heads of %u",
                         s->rotary_dim, s->head_dim);
         return false;
@@ -55,12 +51,12 @@ void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row
                    const op_rope_shape *shape)
 {
     const uint64_t heads = (uint64_t)shape->q_heads + 2 * (uint64_t)shape->kv_heads;
-    const uint64_t pairs = shape->rows * heads * (shape->head_dim / 2);
-    if (pairs == 0 || !check(rec, qkv, turns, row_info, q_out, shape))
+    if (shape->rows == 0 || heads == 0 || shape->head_dim == 0 ||
+        !op_check_rope(rec, qkv, turns, row_info, q_out, shape))
         return;
-    assert(pairs <= UINT32_MAX / 2);
     gpu_device *device = gpu_recorder_device(rec);
-    gpu_pipeline *pipeline = kernel_rope_store_get(device);
+    const struct kernel_rope_store_options options = {.cache = shape->cache};
+    gpu_pipeline *pipeline = kernel_rope_store_get(device, &options);
     const struct kernel_rope_store_views views = {
         .qkv = qkv,
         .turns = turns,
@@ -70,17 +66,24 @@ void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row
         .k_cache = k_cache,
         .v_cache = v_cache,
     };
+    /* A scale belongs to eight lanes, whole. */
+    const uint32_t lanes = shape->cache == OP_CACHE_Q8
+                               ? ceil_div_u32(shape->head_dim, OP_CACHE_GROUP) * 8
+                               : shape->head_dim / 4;
+    const uint64_t count = shape->rows * heads * lanes;
+    assert(count <= UINT32_MAX / 4);
     struct kernel_rope_store_params params = {
-        .count = (uint32_t)pairs,
+        .count = (uint32_t)count,
         .q_heads = shape->q_heads,
         .kv_heads = shape->kv_heads,
         .head_dim = shape->head_dim,
         .rotary = shape->rotary_dim,
+        .row_words = op_cache_row_words(shape->cache, shape->head_dim),
         .magnitude = shape->magnitude == 0.0f ? 1.0f : shape->magnitude,
     };
-    const uint64_t step = op_cut(device, pairs, 64, 64);
-    for (uint64_t at = 0; at < pairs; at += step) {
-        const op_grid grid = op_fold(device, ceil_div(min_u64(step, pairs - at), 64));
+    const uint64_t step = op_cut(device, count, 128, 64);
+    for (uint64_t at = 0; at < count; at += step) {
+        const op_grid grid = op_fold(device, ceil_div(min_u64(step, count - at), 64));
         params.base = (uint32_t)at;
         kernel_rope_store_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }

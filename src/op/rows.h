@@ -22,8 +22,9 @@ typedef struct op_shape {
     uint64_t workgroup_memory; /* of the device */
     bool fixed;                /* 16-bit fixed point will do for a single row */
     bool scratch;              /* there is room for inputs in f16 */
-    bool half; /* f16 operands are allowed, the device is good at them, and they hold
-                  the weight */
+    bool half;         /* f16 operands are allowed, the device is good at them, and they hold
+                          the weight */
+    uint32_t subgroup; /* lanes, where all subgroups of the device have as many; else 0 */
 } op_shape;
 
 /* A tile of product_matrix.wgsl: options of that kernel, and what it costs. */
@@ -139,20 +140,54 @@ void op_record_staged(gpu_recorder *rec, const op_weight *w, const op_weight_par
                       const op_kernel_row *row, const op_prologue *before, gpu_view x, gpu_view y,
                       uint64_t column, op_mode mode);
 
-/* ---- attention_row.c: attention of single rows, for the table of attention ------------------ */
+/* ---- attention: what its kernels share ------------------------------------------------------ */
+
+enum { OP_ATTENTION_SPLITS = 64 }; /* of the positions, at most: what attention_join can join */
 
 typedef struct op_attention_views {
     gpu_view q, k_cache, v_cache, row_info, block_table, scratch, out;
 } op_attention_views;
 
-/* Parts that a dispatch of this shape writes to scratch at most, and shapes of fewer rows and
- * positions. */
-uint64_t op_attention_row_parts(const op_attention_shape *s);
+/* Bytes of scratch that one split of this shape takes. */
+uint64_t op_attention_part_bytes(const op_attention_shape *s);
 
-/* Returns into how many splits the positions went: 1 means that out is written, else a join must
- * follow. */
+/* Records a join of the splits in scratch where there are several. */
+void op_record_attention_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
+                              const op_attention_shape *s, uint32_t splits);
+
+/* The row that attention of `rows` rows at a time gets. */
+const op_kernel_row *op_attention_row(gpu_device *device, const op_attention_shape *s,
+                                      uint32_t rows);
+
+/* False after gpu_record_fail: what no kernel can do, or a view that is too small. */
+bool op_check_attention(gpu_recorder *rec, const op_attention_views *v,
+                        const op_attention_shape *s);
+bool op_check_rope(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row_info,
+                   gpu_view q_out, const op_rope_shape *s);
+
+/* Each file of kernels: the parts (rows times splits) that a dispatch of this shape and of shapes
+ * of fewer rows and positions writes to scratch at most; asking for the pipelines; and recording,
+ * which returns into how many splits the positions went: 1 means that out is written, else a join
+ * must follow. */
+uint64_t op_attention_row_parts(const op_attention_shape *s);
+void op_prepare_attention_row(gpu_device *device, const op_attention_shape *s);
 uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
                                  const op_attention_shape *s);
+
+/* ---- attention_teams.c: single rows through subgroups, with rope and store or without ------- */
+
+bool op_teams_fits(const op_shape *shape);
+uint64_t op_attention_teams_parts(const op_attention_shape *s);
+
+/* What turns the queries and keys of a step: NULL where that is done. */
+typedef struct op_turning {
+    gpu_view qkv, turns;
+    const op_rope_shape *rope;
+} op_turning;
+
+void op_prepare_attention_teams(gpu_device *device, const op_attention_shape *s);
+uint32_t op_record_attention_teams(gpu_recorder *rec, const op_attention_views *v,
+                                   const op_attention_shape *s, const op_turning *turning);
 
 /* ---- matmul.c -------------------------------------------------------------------------------- */
 

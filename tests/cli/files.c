@@ -105,6 +105,13 @@ static void inspect_shows_a_file(void **state)
                      json_integer_value(json_object_get(memory, "weights")) +
                          json_integer_value(json_object_get(memory, "cache")) +
                          json_integer_value(json_object_get(memory, "scratch")));
+    /* Two blocks of 256 positions, whose table has 8 bytes; half as much in f16. */
+    json_t *half =
+        program_json(ARGS("inspect", TINY("q4_1"), "--json", "--ctx", "512", "--kv", "f16"));
+    assert_int_equal(
+        json_integer_value(json_object_get(memory, "cache")) - 8,
+        2 * (json_integer_value(json_object_get(json_object_get(half, "memory"), "cache")) - 8));
+    json_decref(half);
     json_decref(result);
     program_result r = program_run(ARGS("inspect", TINY("q4_1")));
     assert_int_equal(r.code, 0);

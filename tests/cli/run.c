@@ -401,7 +401,7 @@ static void values_out_of_range(void **state)
         {"-n", "+1", "-n is \"+1\""},
         {"-n", " 1", "-n is \" 1\""},
         {"-n", "", "-n is \"\""},
-        {"--kv", "f64", "\"f64\""},
+        {"--kv", "f64", "--kv is \"f64\"; it must be f32, f16 or q8"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -494,14 +494,44 @@ static void limits_are_enforced(void **state)
     }
 }
 
-static void not_there_yet_is_told(void **state)
+static void every_cache_type_answers(void **state)
 {
     (void)state;
-    /* Either it works, or it is refused by name: never taken and ignored. */
+    program_expect(ARGS("run", ENDLESS, "-n", "12", "--kv", "f32"), ENDLESS_12 "\n");
+    program_expect(ARGS("run", ENDLESS, "-n", "12", "--kv", "f16"), ENDLESS_12 "\n");
     program_result r = program_run(ARGS("run", ENDLESS, "-n", "12", "--kv", "q8"));
-    assert_true(r.code == 0 || strstr(r.err, "--kv q8") != NULL);
+    assert_int_equal(r.code, 0);
+    assert_true(r.out_length > 1);
     program_free(&r);
-    r = program_run(ARGS("run", ENDLESS, "-n", "12", "--repeat-penalty", "2"));
+    /* The type is told with the speed, and the logits are other ones. */
+    r = program_run(ARGS("bench", TINY("f32"), "-p", "8", "-n", "2", "-r", "1", "--kv", "q8"));
+    assert_int_equal(r.code, 0);
+    assert_non_null(strstr(r.out, " kv=q8 "));
+    program_free(&r);
+    char *shown[3];
+    for (int i = 0; i < 3; i++) {
+        const char *const names[] = {"f32", "f16", "q8"};
+        r = program_run(ARGS("eval", "next", TINY("f32"), "--ids", "1 2 3 4 5 6 7 8", "--json",
+                             "--kv", names[i]));
+        assert_int_equal(r.code, 0);
+        shown[i] = strdup(r.out);
+        program_free(&r);
+    }
+    assert_string_not_equal(shown[0], shown[1]);
+    assert_string_not_equal(shown[1], shown[2]);
+    for (int i = 0; i < 3; i++)
+        free(shown[i]);
+    static const char told[] = "--kv is \"f64\"; it must be f32, f16 or q8";
+    assert_refuses(2, told, "bench", TINY("f32"), "--kv", "f64");
+    assert_refuses(2, told, "eval", "next", TINY("f32"), "-p", "a", "--kv", "f64");
+    assert_refuses(2, told, "eval", "ppl", TINY("f32"), "--text", "a", "--kv", "f64");
+    assert_refuses(2, told, "inspect", TINY("f32"), "--kv", "f64");
+}
+
+static void a_repeat_penalty_changes_the_answer(void **state)
+{
+    (void)state;
+    program_result r = program_run(ARGS("run", ENDLESS, "-n", "12", "--repeat-penalty", "2"));
     assert_int_equal(r.code, 0);
     assert_string_not_equal(r.out, ENDLESS_12 "\n");
     program_free(&r);
@@ -555,7 +585,8 @@ int main(void)
         cmocka_unit_test(unknown_features_limits_and_devices),
         cmocka_unit_test(less_of_a_device_gives_the_same),
         cmocka_unit_test(limits_are_enforced),
-        cmocka_unit_test(not_there_yet_is_told),
+        cmocka_unit_test(every_cache_type_answers),
+        cmocka_unit_test(a_repeat_penalty_changes_the_answer),
         cmocka_unit_test(windows_of_the_penalty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,6 +192,7 @@ static void the_estimate_is_what_is_taken(void **state)
     temper_error err = {0};
     temper_device *device = test_device(&test_masks[0]);
     for (size_t i = 0; i < MODELS; i++) {
+        const temper_kv kv = (temper_kv)(i % 3);
         char path[64], full[4096];
         temper_file *file = NULL;
         temper_session *session = NULL;
@@ -199,11 +200,11 @@ static void the_estimate_is_what_is_taken(void **state)
         snprintf(path, sizeof path, "arch/%s.gguf", models[i]);
         snprintf(full, sizeof full, "%s/%s", TEST_GOLDEN, path);
         assert_ok(temper_file_open(full, NULL, &file, &err));
-        assert_ok(temper_file_estimate(file, CONTEXT, &estimate, &err));
+        assert_ok(temper_file_estimate(file, CONTEXT, kv, &estimate, &err));
         temper_file_close(file);
         temper_engine *engine = test_engine(device, path, INFER_DEFAULT_ROWS);
-        assert_ok(temper_session_open(engine, &(temper_session_desc){.context = CONTEXT}, &session,
-                                      &err));
+        assert_ok(temper_session_open(engine, &(temper_session_desc){.context = CONTEXT, .kv = kv},
+                                      &session, &err));
         const temper_device_stats stats = temper_device_get_stats(device);
         const double taken = (double)(stats.weight_bytes + stats.cache_bytes + stats.scratch_bytes);
         const double off = (double)estimate.total / taken - 1.0;
