@@ -2,7 +2,8 @@
 #   pass COUNT NAME | fail NAME | skip NAME
 # A ctest test is a whole program; where it prints cmocka's lines, its single tests are counted,
 # as NAME/TEST. A program that fails without saying which test failed (a crash, a time-out) is one
-# failure. cmocka writes to stdout and stderr, so the order of its lines is not relied upon.
+# failure. cmocka writes to stdout and stderr, so the order of its lines is not relied upon. A line
+# "[ LEFT OUT ] CASE: REASON" is a case that a device lacks something for: a skip, once a program.
 
 function unescape(text) {
     gsub(/&lt;/, "<", text)
@@ -31,7 +32,8 @@ function last_word(line) {
     passes = counted = 0
     split("", failed)
     split("", skipped)
-    failures = skips = 0
+    split("", left)
+    failures = skips = cases = 0
 }
 
 /<skipped / { reason = attribute($0, "message") }
@@ -46,6 +48,10 @@ inside {
         one = last_word(line)
         running = ""
         if (!(one in failed)) { failed[one]; failures++ }
+    }
+    else if (line ~ /^\[ LEFT OUT \] /) {
+        one = last_word(line)
+        if (!(one in left)) { left[one]; cases++ }
     }
     else if (line ~ /\[  SKIPPED \] [0-9]+ test\(s\)/) next
     else if (line ~ /\[  SKIPPED \] /) {
@@ -66,6 +72,7 @@ inside {
     if (status == "notrun" && reason !~ /^SKIP_/) print "fail " name " (" reason ")"
     if (status == "disabled" || (status == "notrun" && reason ~ /^SKIP_/)) print "skip " name
     for (one in skipped) print "skip " name "/" one
-    if (status == "run" && passes + failures + skips == 0) passes = 1
+    for (one in left) print "skip " name "/" one
+    if (status == "run" && passes + failures + skips + cases == 0) passes = 1
     if (passes > 0) print "pass " passes " " name
 }

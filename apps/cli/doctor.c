@@ -14,7 +14,7 @@ enum { MAX_ADAPTERS = 16 };
 static bool as_json;
 
 static const option doctor_options[] = {
-    {"--json", OPTION_FLAG, &as_json, NULL, "one JSON object: adapters, device, rows, self_test"},
+    {"--json", OPTION_FLAG, &as_json, NULL, "one JSON object: webgpu, adapters, device, rows, self_test"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
@@ -108,6 +108,7 @@ static temper_status examine(const temper_device *device, json_t *report, uint32
     temper_status status = check_open(&desc, true, &gpu, err);
     if (status == TEMPER_OK && !as_json) {
         print_adapter("\nchosen: ", &chosen);
+        cli_print("    library    %s\n", temper_webgpu());
         for (uint32_t i = 0; i < chosen.limit_count; i++)
             cli_print("    %-34s %llu\n", chosen.limits[i].name,
                       (unsigned long long)chosen.limits[i].value);
@@ -152,7 +153,7 @@ int command_doctor(int argc, char **argv)
     temper_error why = {0};
     if (status == TEMPER_OK && cli_open_device(&device, &why) == TEMPER_BAD_ARGUMENT)
         status = error_set(&err, why.status, "%s", why.text);
-    json_t *report = json_object(), *list = json_array();
+    json_t *report = json_pack("{s:s}", "webgpu", temper_webgpu()), *list = json_array();
     for (uint32_t i = 0; status == TEMPER_OK && i < count && i < MAX_ADAPTERS; i++) {
         char title[16];
         snprintf(title, sizeof title, "%u  ", i);

@@ -113,6 +113,9 @@ TEMPER_API const char *temper_status_text(temper_status status);
 /* Returns "0.1.0". */
 TEMPER_API const char *temper_version(void);
 
+/* Returns the name of the WebGPU library that this build computes with: "Dawn" or "wgpu-native". */
+TEMPER_API const char *temper_webgpu(void);
+
 /* Releases memory that a function below calls returned-owned. NULL is fine. */
 TEMPER_API void temper_free(void *memory);
 

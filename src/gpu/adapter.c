@@ -227,6 +227,11 @@ temper_status gpu_adapters(gpu_adapter_info *rows, uint32_t capacity, uint32_t *
     return status;
 }
 
+const char *gpu_library_name(void)
+{
+    return library.name;
+}
+
 /* ---- choosing ------------------------------------------------------------------------------- */
 
 /* Case-insensitive search, ASCII only. */
@@ -246,17 +251,17 @@ static bool contains(const char *text, const char *part)
     return false;
 }
 
-/* "0: llvmpipe (Vulkan), 1: ..." with the reason behind unusable ones. */
+/* "0 is llvmpipe (Vulkan); 1 is ..., which is refused: ..." */
 static void list_text(const gpu_adapter_list *list, char *out, size_t size)
 {
     size_t used = 0;
 
-    out[0] = '\0';
+    snprintf(out, size, "none");
     for (uint32_t i = 0; i < list->count && used < size; i++) {
         const gpu_adapter_info *info = &list->adapters[i].info;
-        used += (size_t)snprintf(out + used, size - used, "%s%" PRIu32 ": %.60s (%s)%s%s",
-                                 i > 0 ? ", " : "", i, info->name, info->backend,
-                                 info->usable ? "" : " refused: ", info->reason);
+        used += (size_t)snprintf(out + used, size - used, "%s%" PRIu32 " is %.60s (%s)%s%s",
+                                 i > 0 ? "; " : "", i, info->name, info->backend,
+                                 info->usable ? "" : ", which is refused: ", info->reason);
     }
 }
 
@@ -272,8 +277,7 @@ static temper_status no_device(const gpu_adapter_list *list, error *err)
         return error_set(err, TEMPER_NO_DEVICE,
                          "no adapter can be used; found: %s.\n%s is set to \"%.200s\": does that "
                          "file exist and name a driver?",
-                         list->count > 0 ? found : "none",
-                         files != NULL ? "VK_DRIVER_FILES" : "VK_ICD_FILENAMES", set);
+                         found, files != NULL ? "VK_DRIVER_FILES" : "VK_ICD_FILENAMES", set);
     return error_set(err, TEMPER_NO_DEVICE,
                      "no adapter can be used; found: %s.\nA graphics driver is missing or too old: "
                      "on Linux install the card's Vulkan driver,\nor mesa-vulkan-drivers 25 or "
@@ -293,9 +297,10 @@ const gpu_adapter *gpu_adapter_choose(const gpu_adapter_list *list, const char *
     if (wanted == NULL)
         return best;
 
-    if (wanted[0] != '\0' && strspn(wanted, "0123456789") == strlen(wanted)) {
-        const unsigned long number = strtoul(wanted, NULL, 10);
-        chosen = strlen(wanted) < 8 && number < list->count ? &list->adapters[number] : NULL;
+    const bool number = wanted[0] != '\0' && strspn(wanted, "0123456789") == strlen(wanted);
+    if (number) {
+        const unsigned long at = strtoul(wanted, NULL, 10);
+        chosen = strlen(wanted) < 8 && at < list->count ? &list->adapters[at] : NULL;
     } else if (wanted[0] != '\0') {
         /* The list is sorted, so the first that matches is the best that does. */
         for (uint32_t i = list->count; i-- > 0;)
@@ -306,8 +311,10 @@ const gpu_adapter *gpu_adapter_choose(const gpu_adapter_list *list, const char *
     if (chosen == NULL) {
         char found[512];
         list_text(list, found, sizeof found);
-        error_set(err, TEMPER_BAD_ARGUMENT, "no adapter is called \"%.100s\"; there are %s", wanted,
-                  found);
+        error_set(err, TEMPER_BAD_ARGUMENT,
+                  number ? "there is no adapter %.100s; number %s"
+                         : "no adapter is called \"%.100s\"; number %s",
+                  wanted, found);
         return NULL;
     }
     if (!chosen->info.usable) {

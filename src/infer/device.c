@@ -14,6 +14,11 @@ const char *temper_version(void)
     return TEMPER_VERSION;
 }
 
+const char *temper_webgpu(void)
+{
+    return gpu_library_name();
+}
+
 void temper_free(void *memory)
 {
     mem_free(memory);

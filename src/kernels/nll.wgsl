@@ -2,12 +2,12 @@
 // m = max_v logits[r, v].
 //
 // Shapes: logits f32 [rows, vocab]; targets u32 and out f32 [first + rows]. A target >= vocab gives
-//   NaN.
+//   NaN, and so do NaN or +infinity among the logits and a row of nothing but -infinity.
 // Mapping: a workgroup of 256 lanes a row, folded into two grid dimensions; lanes stride the
 //   vocabulary.
 // Needs: nothing. 1 KiB of workgroup memory.
 // Why this version: the sum is 256 short sums, then 16, then one: its error does not grow with the
-//   vocabulary.
+//   vocabulary. NaN is known by its bits: a driver's exp makes infinity of it, its log a number of 0.
 // Reference: ref_nll.
 
 struct Params {
@@ -25,6 +25,10 @@ struct Params {
 const LANES = 256u;
 var<workgroup> partial: array<f32, 256>;
 var<workgroup> partial16: array<f32, 16>;
+
+fn is_nan(v: f32) -> bool {
+    return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u;
+}
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -53,9 +57,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
     workgroupBarrier();
 
+    var quiet_nan = 0x7fc00000u;
     var sum = 0.0;
     for (var i = lane; i < params.vocab; i += LANES) {
-        sum += exp(logits[start + i] - m);
+        let v = logits[start + i] - m;
+        sum += select(exp(v), bitcast<f32>(quiet_nan), is_nan(v));
     }
     partial[lane] = sum;
     workgroupBarrier();
@@ -73,8 +79,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             sum += partial16[i];
         }
         let target_id = targets[params.first + row];
-        var quiet_nan = 0x7fc00000u;
-        if (target_id < params.vocab) {
+        if (target_id < params.vocab && sum > 0.0 && !is_nan(sum)) {
             out[params.first + row] = log(sum) - (logits[start + target_id] - m);
         } else {
             out[params.first + row] = bitcast<f32>(quiet_nan);

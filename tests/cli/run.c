@@ -561,7 +561,8 @@ static void windows_of_the_penalty(void **state)
     program_free(&wrong);
 }
 
-int main(void)
+/* With an argument: only the tests of that name. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_has_these_fields),
@@ -589,5 +590,6 @@ int main(void)
         cmocka_unit_test(a_repeat_penalty_changes_the_answer),
         cmocka_unit_test(windows_of_the_penalty),
     };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,6 +94,7 @@ static void doctor_tells_what_there_is(void **state)
     (void)state;
     json_t *report = program_json(
         ARGS("doctor", "--json", "--no-feature", "f16", "--limit", "maxBufferSize=268435456"));
+    assert_string_equal(json_string_value(json_object_get(report, "webgpu")), temper_webgpu());
     const json_t *adapter = json_array_get(json_object_get(report, "adapters"), 0);
     assert_true(json_is_true(json_object_get(adapter, "usable")));
     assert_non_null(json_object_get(json_object_get(adapter, "limits"), "maxBufferSize"));
@@ -123,6 +124,7 @@ static void doctor_in_words(void **state)
     assert_int_equal(r.code, 0);
     assert_int_equal(strncmp(r.out, "0  ", 3), 0);
     assert_non_null(strstr(r.out, "chosen: "));
+    assert_non_null(strstr(r.out, temper_webgpu()));
     assert_non_null(strstr(r.out, "kernel rows"));
     assert_non_null(strstr(r.out, " 0 wrong"));
     assert_int_equal(r.err_length, 0);

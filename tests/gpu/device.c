@@ -83,10 +83,16 @@ static void test_adapter_by_number_and_name(void **state)
         assert_string_equal(gpu_device_adapter(device)->name, first.name);
         gpu_device_release(device);
     }
-    const char *bad[] = {"", "99", "4294967296", "no such card", "-1"};
+    const struct {
+        const char *name, *text;
+    } bad[] = {{"", "no adapter is called \"\"; number 0 is "},
+               {"99", "there is no adapter 99; number 0 is "},
+               {"4294967296", "there is no adapter 4294967296; number 0 is "},
+               {"no such card", "no adapter is called \"no such card\"; number 0 is "},
+               {"-1", "no adapter is called \"-1\"; number 0 is "}};
     for (uint32_t i = 0; i < COUNT(bad); i++) {
-        assert_fails(gpu_device_open(&(gpu_device_desc){.adapter = bad[i]}, &device, err),
-                     TEMPER_BAD_ARGUMENT, bad[i]);
+        assert_fails(gpu_device_open(&(gpu_device_desc){.adapter = bad[i].name}, &device, err),
+                     TEMPER_BAD_ARGUMENT, bad[i].text);
         assert_null(device);
     }
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "check/check.h"
+#include "support/skip.h"
 
 static inline bool run_one(gpu_device *device, uint32_t index)
 {
@@ -26,7 +27,7 @@ static inline bool run_one(gpu_device *device, uint32_t index)
         print_error("%s/%s: error %g, limit %g: %s\n", c.op, c.name, result.error, result.limit,
                     result.detail);
     else if (result.skipped)
-        print_message("skipped %s/%s: %s\n", c.op, c.name, result.detail);
+        test_skipped_case(c.op, c.name, result.detail);
     return status == TEMPER_OK && result.ok;
 }
 

@@ -1,42 +1,16 @@
 /*
- * op_masks.c - the quick cases again with what other devices lack: no f16, no subgroups, no
- * immediates, WebGPU's default limits with the bounds checks on; and limits so tight that every
- * grid folds and every weight is split.
+ * op_masks.c - the quick cases again under every mask, guard bands on: what other devices lack, with
+ * the WebGPU library's bounds checks off and on; and under limits so tight that every grid folds and
+ * every weight is split.
  */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+#include <assert.h>
 
 #include "gpu/op_common.h"
+#include "support/masks.h"
 
-enum { LIMITS = 16, LIMIT_BYTES = 80 };
-
-static void default_limits(void **state)
+static void under_mask(void **state)
 {
-    (void)state;
-    static const struct {
-        const char *name;
-        uint64_t value;
-    } table[] = {
-#define X(field, name, initial, higher) {name, initial},
-        GPU_LIMIT_TABLE(X)
-#undef X
-    };
-    char text[LIMITS][LIMIT_BYTES];
-    const char *limits[LIMITS];
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strncmp(table[i].name, "max", 3) == 0) {
-            snprintf(text[count], LIMIT_BYTES, "%s=%" PRIu64, table[i].name, table[i].value);
-            limits[count] = text[count];
-            count++;
-        }
-    const temper_device_desc desc = {
-        .without = "f16,subgroups,subgroup-matrix,immediates",
-        .limits = limits,
-        .limit_count = count,
-        .robust = true,
-    };
+    const temper_device_desc desc = test_mask_desc(*state);
     run_cases(&desc, true, CHECK_QUICK);
 }
 
@@ -49,9 +23,20 @@ static void tight_limits(void **state)
     run_cases(&desc, false, CHECK_QUICK);
 }
 
-int main(void)
+enum { TESTS_MOST = 32 };
+
+/* With an argument: only the mask of that name. */
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(default_limits),
-                                       cmocka_unit_test(tight_limits)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    struct CMUnitTest tests[TESTS_MOST] = {cmocka_unit_test(tight_limits)};
+    size_t count = 1;
+
+    assert(test_mask_count < TESTS_MOST);
+    /* gpu_op has the first. */
+    for (size_t i = argc > 1 ? 0 : 1; i < test_mask_count; i++)
+        tests[count++] = (struct CMUnitTest){.name = test_masks[i].name,
+                                             .test_func = under_mask,
+                                             .initial_state = (void *)&test_masks[i]};
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+    return _cmocka_run_group_tests("gpu_op_masks", tests, count, NULL, NULL);
 }

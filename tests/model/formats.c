@@ -25,7 +25,7 @@ static void k_types_under_masks(void **state)
     static const char *const stems[] = {"quant/llama-q2_k", "quant/llama-q3_k", "quant/llama-q4_k",
                                         "quant/llama-q5_k", "quant/llama-q6_k"};
     (void)state;
-    for (size_t m = 0; m < test_mask_count; m += test_mask_count - 1) {
+    for (size_t m = 0; m < test_mask_count; m++) {
         temper_device *device = test_device(&test_masks[m]);
         for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++)
             test_tiny_model(device, stems[i], 0);

@@ -8,6 +8,9 @@
 
 #include "ref/ref.h"
 
+/* The tests run under each. */
+static const device_mask *mask;
+
 enum { STEPS = 40, VOCABULARY_MOST = 512 };
 
 typedef struct fixture {
@@ -22,7 +25,7 @@ static fixture open_fixture(void)
 {
     static uint32_t ids[24];
     temper_error err = {0};
-    fixture f = {.device = test_device(&test_masks[0])};
+    fixture f = {.device = test_device(mask)};
     f.engine = test_engine(f.device, "tiny/llama-q4_1.gguf", 32);
     f.vocabulary = temper_engine_info(f.engine)->vocabulary;
     assert_true(f.vocabulary <= VOCABULARY_MOST);
@@ -245,5 +248,10 @@ int main(void)
         cmocka_unit_test(log_probabilities_are_those_of_the_distribution),
         cmocka_unit_test(penalty_values_are_checked_by_name),
     };
-    return cmocka_run_group_tests_name("model_sampler", tests, NULL, NULL);
+    int failed = 0;
+    for (size_t m = 0; m < test_mask_count; m++) {
+        mask = &test_masks[m];
+        failed += cmocka_run_group_tests_name(mask->name, tests, NULL, NULL);
+    }
+    return failed;
 }

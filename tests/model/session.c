@@ -13,6 +13,9 @@
 
 #define MODEL "tiny/llama-q4_1.gguf"
 
+/* The tests run twice: on the device as it is, and on one that has nothing but WebGPU's defaults. */
+static const device_mask *mask;
+
 typedef struct bench {
     temper_device *device;
     temper_engine *engine;
@@ -22,7 +25,7 @@ typedef struct bench {
 static bench open_bench(uint32_t context)
 {
     temper_error err = {0};
-    bench b = {.device = test_device(&test_masks[0])};
+    bench b = {.device = test_device(mask)};
     b.engine = test_engine(b.device, MODEL, 32);
     assert_ok(temper_session_open(b.engine, &(temper_session_desc){.context = context}, &b.session,
                                   &err));
@@ -240,7 +243,7 @@ static void twenty_loads_leave_nothing(void **state)
 {
     (void)state;
     temper_error err = {0};
-    temper_device *device = test_device(&test_masks[0]);
+    temper_device *device = test_device(mask);
     uint64_t live = 0, host = 0;
     for (int i = 0; i < 20; i++) {
         temper_session *session = NULL;
@@ -425,7 +428,7 @@ static void no_device_memory_at_any_moment(void **state)
 {
     (void)state;
     char path[4096];
-    temper_device *device = test_device(&test_masks[0]);
+    temper_device *device = test_device(mask);
     snprintf(path, sizeof path, "%s/%s", TEST_GOLDEN, MODEL);
     bool done = false;
     uint64_t n = 0;
@@ -467,7 +470,7 @@ static void no_host_memory_at_any_moment(void **state)
     (void)state;
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", TEST_GOLDEN, MODEL);
-    temper_device *device = test_device(&test_masks[0]);
+    temper_device *device = test_device(mask);
     temper_error first = {0};
     temper_engine *warm = NULL;
     if (temper_engine_open(&(temper_engine_desc){.model = path, .device = device}, &warm, &first) !=
@@ -571,7 +574,7 @@ static void a_device_lost_during_a_load(void **state)
     char path[4096];
     temper_error err = {0};
     temper_engine *engine = NULL;
-    temper_device *device = test_device(&test_masks[0]);
+    temper_device *device = test_device(mask);
     snprintf(path, sizeof path, "%s/%s", TEST_GOLDEN, MODEL);
     const temper_engine_desc desc = {
         .model = path, .device = device, .progress = lose_at_load, .user = device};
@@ -592,7 +595,7 @@ static void a_load_can_be_stopped(void **state)
     char path[4096];
     temper_error err = {0};
     temper_engine *engine = NULL;
-    temper_device *device = test_device(&test_masks[0]);
+    temper_device *device = test_device(mask);
     snprintf(path, sizeof path, "%s/%s", TEST_GOLDEN, MODEL);
     const temper_engine_desc desc = {.model = path, .device = device, .progress = stop_load};
     assert_fails(temper_engine_open(&desc, &engine, &err), TEMPER_STOPPED, "stopped");
@@ -631,7 +634,7 @@ static const char *changed_copy(const char *name, const char *find, const void *
 static void values_that_make_no_network(void **state)
 {
     (void)state;
-    temper_device *device = test_device(&test_masks[0]);
+    temper_device *device = test_device(mask);
     const float zero = 0.0f, nan_value = NAN;
     const uint32_t three = 3, seven = 7, big = 1u << 30;
     const struct {
@@ -684,5 +687,9 @@ int main(void)
         cmocka_unit_test(a_load_can_be_stopped),
         cmocka_unit_test(values_that_make_no_network),
     };
-    return cmocka_run_group_tests_name("model_session", tests, NULL, NULL);
+    mask = &test_masks[0];
+    int failed = cmocka_run_group_tests_name("model_session", tests, NULL, NULL);
+    mask = &test_masks[test_mask_count - 1];
+    failed += cmocka_run_group_tests_name("model_session, bare", tests, NULL, NULL);
+    return failed;
 }

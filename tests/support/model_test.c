@@ -5,31 +5,11 @@
 
 #include "gpu/gpu.h"
 
-const device_mask test_masks[] = {
-    {"everything", NULL, false, false},
-    {"robust", NULL, false, true},
-    {"without f16", "f16", false, false},
-    {"without subgroups", "subgroups", false, false},
-    {"without immediates", "immediates", false, false},
-    {"bare", "f16,subgroups,subgroup-matrix,timestamps,immediates", true, true},
-};
-
-const size_t test_mask_count = sizeof test_masks / sizeof test_masks[0];
-
 temper_device *test_device(const device_mask *mask)
 {
-    static const char *const defaults[] = {
-#define X(field, name, initial, higher) name "=" #initial,
-        GPU_LIMIT_TABLE(X)
-#undef X
-    };
     temper_error err = {0};
     temper_device *device = NULL;
-    temper_device_desc desc = {.without = mask->without, .robust = mask->robust};
-    if (mask->default_limits) {
-        desc.limits = defaults;
-        desc.limit_count = sizeof defaults / sizeof defaults[0];
-    }
+    const temper_device_desc desc = test_mask_desc(mask);
     assert_ok(temper_device_open(&desc, &device, &err));
     print_message("on %s, %s\n", temper_device_name(device), mask->name);
     return device;

@@ -17,18 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/masks.h"
 #include "temper/temper.h"
-
-/* What is taken away from the adapter. */
-typedef struct device_mask {
-    const char *name;
-    const char *without;
-    bool default_limits; /* every limit lowered to WebGPU's default */
-    bool robust;
-} device_mask;
-
-extern const device_mask test_masks[];
-extern const size_t test_mask_count;
 
 /* The call succeeds; else its text is printed. `err` is a zeroed temper_error of the caller. */
 #define assert_ok(call)                                                                            \
