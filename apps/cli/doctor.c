@@ -14,7 +14,8 @@ enum { MAX_ADAPTERS = 16 };
 static bool as_json;
 
 static const option doctor_options[] = {
-    {"--json", OPTION_FLAG, &as_json, NULL, "one JSON object: webgpu, adapters, device, rows, self_test"},
+    {"--json", OPTION_FLAG, &as_json, NULL,
+     "one JSON object: webgpu, adapters, device, rows, self_test"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 

@@ -66,7 +66,9 @@ static void request_all(gpu_adapter_list *list)
 {
     /* "Undefined" is the library's own choice, which includes its Null backend as a last resort. */
     static const WGPUBackendType backends[] = {
-        WGPUBackendType_Vulkan, WGPUBackendType_Metal, WGPUBackendType_D3D12,
+        WGPUBackendType_Vulkan,
+        WGPUBackendType_Metal,
+        WGPUBackendType_D3D12,
         WGPUBackendType_Undefined,
     };
     static const WGPUPowerPreference powers[] = {WGPUPowerPreference_HighPerformance,
@@ -99,9 +101,8 @@ temper_status library_find_adapters(gpu_adapter_list *list, error *err)
     if (list->instance != NULL)
         request_all(list);
     dawn_quiet_end(&quiet);
-    return list->instance != NULL
-               ? TEMPER_OK
-               : error_set(err, TEMPER_NO_DEVICE, "Dawn gives no instance");
+    return list->instance != NULL ? TEMPER_OK
+                                  : error_set(err, TEMPER_NO_DEVICE, "Dawn gives no instance");
 }
 
 static bool has_immediates(WGPUInstance instance, const WGPULimits *limits)
@@ -266,7 +267,7 @@ static const double buried_seconds = 1.0;
 static struct {
     pthread_mutex_t lock;
     WGPUDevice handles[BURIED_MAX];
-    double since[BURIED_MAX];    /* in order */
+    double since[BURIED_MAX]; /* in order */
     uint32_t count;
 } buried = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

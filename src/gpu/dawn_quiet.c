@@ -1,8 +1,8 @@
 /*
- * dawn_quiet.c - Dawn prints warnings about a driver's limits straight to stderr, with no way to turn
- * that off. For the few milliseconds of an adapter search stderr is a temporary file; afterwards
- * the library's warnings go to the log, and every other line goes to stderr after all, so that
- * nothing that another thread printed meanwhile is lost.
+ * dawn_quiet.c - Dawn prints warnings about a driver's limits straight to stderr, with no way to
+ * turn that off. For the few milliseconds of an adapter search stderr is a temporary file;
+ * afterwards the library's warnings go to the log, and every other line goes to stderr after all,
+ * so that nothing that another thread printed meanwhile is lost.
  */
 #include "gpu/dawn_quiet.h"
 

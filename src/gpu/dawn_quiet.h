@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 typedef struct dawn_quiet {
-    FILE *kept;    /* what was printed; NULL: nothing is held back */
+    FILE *kept; /* what was printed; NULL: nothing is held back */
     int stderr_copy;
 } dawn_quiet;
 

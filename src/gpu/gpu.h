@@ -107,9 +107,9 @@ typedef struct gpu_adapter_info {
 
 /* Fills up to `capacity` rows and sets *count to the number of adapters found, unusable ones
  * included. Best first: usable before unusable, then discrete, integrated, others, CPU; the place
- * in this list is the adapter's number. None found is TEMPER_OK with a count of 0. Dawn's C interface
- * answers requests and has no list, so that of several equal cards it gives one; wgpu-native gives
- * each. */
+ * in this list is the adapter's number. None found is TEMPER_OK with a count of 0. Dawn's C
+ * interface answers requests and has no list, so that of several equal cards it gives one;
+ * wgpu-native gives each. */
 temper_status gpu_adapters(gpu_adapter_info *rows, uint32_t capacity, uint32_t *count, error *err);
 
 /* The WebGPU library that this build computes with: "Dawn", "wgpu-native". */

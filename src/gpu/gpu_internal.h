@@ -47,8 +47,8 @@ typedef struct gpu_adapter_list {
 temper_status gpu_adapter_list_open(gpu_adapter_list *list, error *err);
 void gpu_adapter_list_close(gpu_adapter_list *list);
 
-/* Takes the handle into the list, at its place; with `once` an adapter that is already there, by all
- * that can be seen of it, is released instead. */
+/* Takes the handle into the list, at its place; with `once` an adapter that is already there, by
+ * all that can be seen of it, is released instead. */
 void gpu_adapter_list_add(gpu_adapter_list *list, WGPUAdapter handle, bool once);
 
 /* The adapter that `wanted` names (see gpu_device_desc), or NULL with the reason in err. */

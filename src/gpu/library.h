@@ -1,7 +1,7 @@
 /*
- * library.h - the WebGPU library behind this room, and all in which the two that temper can be built
- * on differ. dawn.c and wgpu.c each define what is declared here, and the build compiles one of them
- * (TEMPER_WEBGPU). Every other file of the room speaks the standard webgpu.h and no more.
+ * library.h - the WebGPU library behind this room, and all in which the two that temper can be
+ * built on differ. dawn.c and wgpu.c each define what is declared here, and the build compiles one
+ * of them (TEMPER_WEBGPU). Every other file of the room speaks the standard webgpu.h and no more.
  */
 #ifndef TEMPER_GPU_LIBRARY_H
 #define TEMPER_GPU_LIBRARY_H
@@ -12,7 +12,8 @@ typedef struct library_traits {
     const char *name;
     /* What a source must begin with to declare var<immediate>; "" where nothing is needed. */
     const char *immediate_directive;
-    /* Kinds of errors that a scope can be pushed for: validation, out of memory, internal, up to here.
+    /* Kinds of errors that a scope can be pushed for: validation, out of memory, internal, up to
+     * here.
      */
     int scope_count;
     /* Commands with an error in them end the process when they are submitted. The library's error
@@ -39,8 +40,8 @@ size_t library_feature_names(uint32_t features, WGPUFeatureName *out);
  * nothing. It lives as long as the process. */
 WGPUChainedStruct *library_device_chain(bool robust);
 
-/* Runs the callbacks that are due, and waits until *arrived or for 100 ms, whichever comes first. On
- * false the library refuses to wait. */
+/* Runs the callbacks that are due, and waits until *arrived or for 100 ms, whichever comes first.
+ * On false the library refuses to wait. */
 bool library_wait(const gpu_device *device, WGPUFuture future, const bool *arrived);
 
 WGPUShaderModule library_create_module(gpu_device *device, const WGPUShaderModuleDescriptor *desc);

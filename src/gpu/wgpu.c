@@ -119,7 +119,8 @@ WGPUShaderModule library_create_module(gpu_device *device, const WGPUShaderModul
 }
 
 /* Made at once. What is wrong with the source is told to the error scope around this call. What the
- * driver itself refuses is an internal error, for which there is no scope here: it fails the device. */
+ * driver itself refuses is an internal error, for which there is no scope here: it fails the
+ * device. */
 WGPUFuture library_create_pipeline(gpu_device *device, const WGPUComputePipelineDescriptor *desc,
                                    WGPUCreateComputePipelineAsyncCallbackInfo callback)
 {
@@ -149,8 +150,8 @@ void library_release_due(void)
 {
 }
 
-/* Messages are "Validation Error", "Caused by:", "In wgpuSomething", each on a line with more or less
- * room around it, and then what is wrong. */
+/* Messages are "Validation Error", "Caused by:", "In wgpuSomething", each on a line with more or
+ * less room around it, and then what is wrong. */
 WGPUStringView library_message(WGPUStringView message)
 {
     static const char *const headings[] = {"Caused by:", "In wgpu"};

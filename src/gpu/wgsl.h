@@ -26,8 +26,8 @@ wgsl_token wgsl_next(const char **at);
 bool wgsl_is(wgsl_token token, const char *text);
 
 /* Appends the source with every {{NAME}} replaced by its value. Where `immediates` is not NULL the
- * declaration of the parameters is rewritten to var<immediate>, and `immediates`, the directive that
- * the compiler wants for it, goes before all. Line numbers stay. */
+ * declaration of the parameters is rewritten to var<immediate>, and `immediates`, the directive
+ * that the compiler wants for it, goes before all. Line numbers stay. */
 temper_status wgsl_prepare(const gpu_kernel *kernel, const uint32_t *values, const char *immediates,
                            strbuf *out, error *err);
 

@@ -7,7 +7,8 @@
 //   vocabulary.
 // Needs: nothing. 1 KiB of workgroup memory.
 // Why this version: the sum is 256 short sums, then 16, then one: its error does not grow with the
-//   vocabulary. NaN is known by its bits: a driver's exp makes infinity of it, its log a number of 0.
+//   vocabulary. NaN is known by its bits: the exp of a driver may make infinity of it, and its log
+//   of 0 a number.
 // Reference: ref_nll.
 
 struct Params {

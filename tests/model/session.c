@@ -13,7 +13,7 @@
 
 #define MODEL "tiny/llama-q4_1.gguf"
 
-/* The tests run twice: on the device as it is, and on one that has nothing but WebGPU's defaults. */
+/* The tests run twice: on the device as it is, and on one with nothing but WebGPU's defaults. */
 static const device_mask *mask;
 
 typedef struct bench {

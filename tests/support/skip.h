@@ -1,6 +1,6 @@
 /*
- * skip.h - what a test leaves out because a device lacks it. Each is told by name, counted by ./test,
- * and has to be expected (tests/expected_skips.txt).
+ * skip.h - what a test leaves out because a device lacks it. Each is told by name, counted by
+ * ./test, and has to be expected (tests/expected_skips.txt).
  */
 #ifndef TEST_SUPPORT_SKIP_H
 #define TEST_SUPPORT_SKIP_H
