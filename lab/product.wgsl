@@ -1,63 +1,31 @@
 // y[m][n] = sum over k of x[m][k] * s[n][k / 32] * (q[n][k] - 8) by subgroup matrices, for any number of
-// rows: gemm_kb.wgsl and smallm_kb.wgsl in one, with edges, scales of rows and sums added to y.
+// rows, with edges, scales of rows and slices of k: what src/kernels/product_matrix.wgsl was made from.
 //
-// A workgroup makes a tile of bm x bn. Its subgroups stand in sk teams, each of which takes every sk-th
-// step of ks along k; a team is sm x sn subgroups that make wm x wn of the tile each. A team stages w
-// (unpacked) and with xs 1 also x in its own part of workgroup memory, `buf` stages of it; with xs 0 x
-// is read as matrices from the buffer. At the end the teams' sums are added up in workgroup memory.
+// A workgroup makes a tile; its subgroups stand in teams, which take the steps of 32 * units along k in
+// turn; a team is sub_m x sub_n subgroups of down x across matrices each. Matrices are named in structs, and
+// every size of the problem is in a uniform: one pipeline for all shapes.
 //
-// split: workgroups along k, whose sums lie one after another in y
-// deep: steps whose words wait in registers
-// pre: 0 words are loaded where they are unpacked, 1 before the multiplication of the step before,
-//   2 unpacked there too
-// ep: 0 matrices are stored to y, 1 they go through workgroup memory and are scaled, cut at the edges and
-//   written as f32, 2 as vec4
+// stage_x: 1 x is staged in workgroup memory too, 0 read as matrices from its buffer
+// pre: 0 words are loaded where they are unpacked, 1 they wait in registers
+// split: slices of k, whose sums lie one after another in y (product_join.wgsl adds them up)
 // acc: 1 added to y
-// need M % bm == 0 && N % bn == 0 where ep is 0
+//
+// One H200: M 2048, N 8192, K 2048: 233 us, 295 TFLOP/s (down=4 across=4 sub_m=2 sub_n=2 teams=1).
 //% let kb 1
 //% let order 1
-//% let units ks / 32
-//% let bm wm * sm
-//% let bn wn * sn
-//% let team sm * sn * 32
-//% let threads team * sk
-//% let pitch ks / 8 + 1
-//% let tm (M + bm - 1) / bm
-//% let tn (N + bn - 1) / bn
-//% let xrows tm * bm
-//% let blocks K / 32
-//% let mine blocks / split
-//% let steps (mine + units * sk - 1) / (units * sk)
-//% let guard mine % (units * sk) != 0
-//% let size (xs * bm + bn) * pitch
-//% let eights bn * ks / 8 / team
-//% let la 0
-//% if xs == 1
-//% let la bm * ks / 8 / team
-//% need bm * ks / 8 % team == 0
-//% end
-//% let qu 1
-//% if eights % 2 == 0
-//% let qu 2
-//% end
-//% if eights % 4 == 0
-//% let qu 4
-//% end
-//% let lq eights / qu
-//% let ew wn / 4 + 1
-//% let region size * buf / (sm * sn)
-//% if region < 16 * ew && ep > 0
-//% let region 16 * ew
-//% end
-//% let total size * buf * sk
-//% if total < region * sm * sn * sk
-//% let total region * sm * sn * sk
-//% end
-//% need bn * ks / 8 % team == 0 && eights >= 1 && threads <= 1024 && blocks % split == 0
-//% need ep > 0 || M % bm == 0 && N % bn == 0 && sk == 1
-//% need total * 16 <= 49152 && wm * wn <= 4096 && ks % 32 == 0
-//% need wm / 16 * (wn / 16) * 8 + deep * (la * 4 + lq * (qu + 3)) <= 210
-//% need pre == 1 || deep == 1
+//% let tile_m 16 * down * sub_m
+//% let tile_n 16 * across * sub_n
+//% let team 32 * sub_m * sub_n
+//% let tm (M + tile_m - 1) / tile_m
+//% let tn (N + tile_n - 1) / tile_n
+//% let xrows (M + 127) / 128 * 128
+//% need tile_n * units % team == 0
+//% need stage_x == 0 || tile_m * units * 4 % team == 0
+//% let entries tile_n * units / team
+//% let loads tile_m * units * 4 / team
+//% need entries <= 2 && (stage_x == 0 || loads <= 4) && down * across <= 16
+//% let size (stage_x * tile_m + tile_n) * (4 * units + 1)
+//% need size * teams * 16 <= 49152 && sub_m * sub_n * teams * 16 * (4 * across + 1) * 16 <= 49152
 //% let unit 4
 //% let limit 4000
 //% let chunks split
@@ -67,38 +35,61 @@
 //% else
 //% ref none
 //% end
-//% if ep == 0
-//% bind dims xh w4 y s
-//% else
 //% bind dims xh w4 y s one
-//% end
 diagnostic(off, chromium.subgroup_matrix_uniformity);
 enable f16;
 enable subgroups;
 enable chromium_experimental_subgroup_matrix;
 
+const DOWN = {{down}}u;
+const ACROSS = {{across}}u;
+const SUB_M = {{sub_m}}u;
+const SUB_N = {{sub_n}}u;
+const TEAMS = {{teams}}u;
+const UNITS = {{units}}u;
+const STAGE_X = {{stage_x}}u;
+const BAND = 8u;
+
+const TILE_M = 16u * DOWN * SUB_M;
+const TILE_N = 16u * ACROSS * SUB_N;
+const TEAM = 32u * SUB_M * SUB_N;
+const LANES = TEAM * TEAMS;
+const STEP = UNITS * TEAMS;
+const PITCH = 4u * UNITS + 1u;
+const FROM_W = STAGE_X * TILE_M * PITCH;
+const STAGE = FROM_W + TILE_N * PITCH;
+const STRIP_PITCH = 4u * ACROSS + 1u;
+const STRIP = 16u * STRIP_PITCH;
+const LOADS = TILE_M * UNITS * 4u / TEAM;
+const ENTRIES = TILE_N * UNITS / TEAM;
+const SUBGROUPS = SUB_M * SUB_N;
+
 alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
 alias Result = subgroup_matrix_result<f32, 16, 16>;
 
-//% if qu == 1
-alias Packed = u32;
-//% else
-alias Packed = vec{{qu}}<u32>;
-//% end
+struct Lefts {
+    a: Left,
+    b: Left,
+    c: Left,
+    d: Left,
+}
+
+struct Column {
+    a: Result,
+    b: Result,
+    c: Result,
+    d: Result,
+}
 
 @group(0) @binding(0) var<uniform> dims: vec4<u32>;
 @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> w: array<Packed>;
-//% if ep == 2
+@group(0) @binding(2) var<storage, read> w: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
-//% else
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
-//% end
 @group(0) @binding(4) var<storage, read> scales: array<f16>;
 @group(0) @binding(5) var<storage, read> x_scale: array<f32>;
 
-var<workgroup> tile: array<vec4<u32>, {{total}}>;
+var<workgroup> tile: array<vec4<u32>, max(STAGE * TEAMS, STRIP * SUBGROUPS * TEAMS)>;
 
 // The eight weights of a word in their order, as f16.
 fn unpack(word: u32, scale: f16) -> vec4<u32> {
@@ -111,215 +102,264 @@ fn unpack(word: u32, scale: f16) -> vec4<u32> {
     return vec4<u32>(bitcast<u32>(a * s), bitcast<u32>(b * s), bitcast<u32>(c * s), bitcast<u32>(d * s));
 }
 
-@compute @workgroup_size({{threads}})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let part = group.x / {{tm * tn}}u;
-    let index = group.x % {{tm * tn}}u;
-    let band = index / ({{gm}}u * {{tn}}u);
-    let rest = index % ({{gm}}u * {{tn}}u);
-    let side = min({{gm}}u, {{tm}}u - band * {{gm}}u);
-    let m0 = (band * {{gm}}u + rest % side) * {{bm}}u;
-    let n0 = (rest / side) * {{bn}}u;
-    let subgroup = thread / 32u;
-    let own = subgroup % {{sm * sn}}u;
-    let sub_m = (own / {{sn}}u) * {{wm}}u;
-    let sub_n = (own % {{sn}}u) * {{wn}}u;
-    let lane = thread % {{team}}u;
-    let which = thread / {{team}}u;
-    let first = part * {{mine}}u + which * {{units}}u;
+struct Entry {
+    words: vec4<u32>,
+    scale: f16,
+}
 
-    //% for i la
-    let xc{{i}} = lane + {{i * team}}u;
-    let xb{{i}} = xc{{i}} / {{bm * 4}}u;
-    var xa{{i}} = ((first + xb{{i}}) * {{xrows}}u + m0) * 4u + xc{{i}} % {{bm * 4}}u;
-    let xt{{i}} = (xc{{i}} % {{bm * 4}}u) / 4u * {{pitch}}u + xb{{i}} * 4u + xc{{i}} % 4u;
-    //% end
-    //% for i lq
-    let wc{{i}} = lane + {{i * team}}u;
-    let wb{{i}} = wc{{i}} / {{bn * 4 / qu}}u;
-    let wn{{i}} = wc{{i}} % {{bn * 4 / qu}}u / {{4 / qu}}u;
-    let wg{{i}} = min(n0 + wn{{i}}, dims.y - 1u);
-    var wa{{i}} = (first + wb{{i}}) * dims.y + wg{{i}};
-    let wp{{i}} = wc{{i}} % {{4 / qu}}u;
-    let wt{{i}} = {{xs * bm * pitch}}u + wn{{i}} * {{pitch}}u + wb{{i}} * 4u + wp{{i}} * {{qu}}u;
-    //% end
-    //% if pre > 0
-    //% for d deep
-    //% for i la
-    var xr{{d}}_{{i}} = x[xa{{i}}];
-    xa{{i}} += {{units * sk * xrows * 4}}u;
-    //% end
-    //% for i lq
-    var wr{{d}}_{{i}} = w[wa{{i}} * {{4 / qu}}u + wp{{i}}];
-    var ws{{d}}_{{i}} = scales[wa{{i}}];
-    wa{{i}} += {{units * sk}}u * dims.y;
-    //% if pre == 2
-    //% for q qu
-    //% if qu == 1
-    var wu{{i}}_{{q}} = unpack(wr{{d}}_{{i}}, ws{{d}}_{{i}});
-    //% else
-    var wu{{i}}_{{q}} = unpack(wr{{d}}_{{i}}[{{q}}], ws{{d}}_{{i}});
-    //% end
-    //% end
-    //% end
-    //% end
-    //% end
-    //% end
+fn entry(at: u32) -> Entry {
+    return Entry(w[at], scales[at]);
+}
 
-    //% for i wm/16
-    //% for j wn/16
-    //% if acc == 1 && ep == 0
-    var c{{i}}_{{j}} = subgroupMatrixLoad<Result, row_major>(&y, (m0 + sub_m + {{16 * i}}u) * dims.y + n0 + sub_n + {{16 * j}}u, dims.y);
-    //% else
-    var c{{i}}_{{j}} = Result();
-    //% end
-    //% end
-    //% end
+fn stage_entry(to: u32, e: Entry) {
+    tile[to] = unpack(e.words.x, e.scale);
+    tile[to + 1u] = unpack(e.words.y, e.scale);
+    tile[to + 2u] = unpack(e.words.z, e.scale);
+    tile[to + 3u] = unpack(e.words.w, e.scale);
+}
 
-    for (var s = 0u; s < {{steps}}u; s += {{deep}}u) {
-        //% for d deep
-        {
-        //% if buf == 2
-        let base = (which * 2u + (s + {{d}}u) % 2u) * {{size}}u;
-        //% else
-        let base = which * {{size}}u;
-        //% end
-        //% for i la
-        //% if pre == 0
-        tile[base + xt{{i}}] = x[xa{{i}}];
-        xa{{i}} += {{units * sk * xrows * 4}}u;
-        //% else
-        tile[base + xt{{i}}] = xr{{d}}_{{i}};
-        //% end
-        //% end
-        //% for i lq
-        {
-        //% if pre == 0
-        let wr = w[wa{{i}} * {{4 / qu}}u + wp{{i}}];
-        let ws = scales[wa{{i}}];
-        wa{{i}} += {{units * sk}}u * dims.y;
-        //% end
-        //% for q qu
-        //% if pre == 2
-        tile[base + wt{{i}} + {{q}}u] = wu{{i}}_{{q}};
-        //% end
-        //% if pre == 0
-        //% if qu == 1
-        tile[base + wt{{i}} + {{q}}u] = unpack(wr, ws);
-        //% else
-        tile[base + wt{{i}} + {{q}}u] = unpack(wr[{{q}}], ws);
-        //% end
-        //% end
-        //% if pre == 1
-        //% if qu == 1
-        tile[base + wt{{i}} + {{q}}u] = unpack(wr{{d}}_{{i}}, ws{{d}}_{{i}});
-        //% else
-        tile[base + wt{{i}} + {{q}}u] = unpack(wr{{d}}_{{i}}[{{q}}], ws{{d}}_{{i}});
-        //% end
-        //% end
-        //% end
-        }
-        //% end
-        workgroupBarrier();
-        //% if pre > 0
-        if (s + {{d + deep}}u < {{steps}}u) {
-            //% for i la
-            xr{{d}}_{{i}} = x[xa{{i}}];
-            xa{{i}} += {{units * sk * xrows * 4}}u;
-            //% end
-            //% for i lq
-            wr{{d}}_{{i}} = w[wa{{i}} * {{4 / qu}}u + wp{{i}}];
-            ws{{d}}_{{i}} = scales[wa{{i}}];
-            wa{{i}} += {{units * sk}}u * dims.y;
-            //% if pre == 2
-            //% for q qu
-            //% if qu == 1
-            wu{{i}}_{{q}} = unpack(wr{{d}}_{{i}}, ws{{d}}_{{i}});
-            //% else
-            wu{{i}}_{{q}} = unpack(wr{{d}}_{{i}}[{{q}}], ws{{d}}_{{i}});
-            //% end
-            //% end
-            //% end
-            //% end
-        }
-        //% end
-        let block = (s + {{d}}u) * {{units * sk}}u + which * {{units}}u;
-        //% for kk ks/16
-        //% if guard || deep > 1
-        if (block + {{kk / 2}}u < {{mine}}u) {
-        //% else
-        {
-        //% end
-        //% for i wm/16
-        //% if xs == 1
-        let l{{i}} = subgroupMatrixLoad<Left, row_major>(&tile, base + (sub_m + {{16 * i}}u) * {{pitch}}u + {{2 * kk}}u, {{pitch}}u);
-        //% else
-        let l{{i}} = subgroupMatrixLoad<Left, row_major>(&x, ((part * {{mine}}u + block + {{kk / 2}}u) * {{xrows}}u + m0 + sub_m + {{16 * i}}u) * 4u + {{kk % 2 * 2}}u, 4u);
-        //% end
-        //% end
-        //% for j wn/16
-        {
-            let r = subgroupMatrixLoad<Right, col_major>(&tile, base + {{xs * bm * pitch}}u + (sub_n + {{16 * j}}u) * {{pitch}}u + {{2 * kk}}u, {{pitch}}u);
-            //% for i wm/16
-            c{{i}}_{{j}} = subgroupMatrixMultiplyAccumulate(l{{i}}, r, c{{i}}_{{j}});
-            //% end
-        }
-        //% end
-        }
-        //% end
-        //% if buf == 1
-        workgroupBarrier();
-        //% end
-        }
-        //% end
+fn left(at: u32, from_x: u32) -> Left {
+    if (STAGE_X == 1u) {
+        return subgroupMatrixLoad<Left, row_major>(&tile, at, PITCH);
     }
-    //% if ep == 0
-    //% for i wm/16
-    //% for j wn/16
-    subgroupMatrixStore<row_major>(&y, part * dims.x * dims.y + (m0 + sub_m + {{16 * i}}u) * dims.y + n0 + sub_n + {{16 * j}}u, c{{i}}_{{j}}, dims.y);
-    //% end
-    //% end
-    //% else
-    //% for i wm/16
-    //% if buf == 2 || i > 0
+    return subgroupMatrixLoad<Left, row_major>(&x, from_x, 4u);
+}
+
+// DOWN matrices of x: in the workgroup's memory, or in the buffer.
+fn lefts(at: u32, from_x: u32) -> Lefts {
+    var l: Lefts;
+    l.a = left(at, from_x);
+    if (DOWN > 1u) {
+        l.b = left(at + 16u * PITCH, from_x + 64u);
+    }
+    if (DOWN > 2u) {
+        l.c = left(at + 32u * PITCH, from_x + 128u);
+        l.d = left(at + 48u * PITCH, from_x + 192u);
+    }
+    return l;
+}
+
+fn add(l: Lefts, at: u32, column: Column) -> Column {
+    let right = subgroupMatrixLoad<Right, col_major>(&tile, at, PITCH);
+    var sum = column;
+    sum.a = subgroupMatrixMultiplyAccumulate(l.a, right, sum.a);
+    if (DOWN > 1u) {
+        sum.b = subgroupMatrixMultiplyAccumulate(l.b, right, sum.b);
+    }
+    if (DOWN > 2u) {
+        sum.c = subgroupMatrixMultiplyAccumulate(l.c, right, sum.c);
+        sum.d = subgroupMatrixMultiplyAccumulate(l.d, right, sum.d);
+    }
+    return sum;
+}
+
+fn put_strip(at: u32, s0: Result, s1: Result, s2: Result, s3: Result) {
+    subgroupMatrixStore<row_major>(&tile, at, s0, STRIP_PITCH);
+    if (ACROSS > 1u) {
+        subgroupMatrixStore<row_major>(&tile, at + 4u, s1, STRIP_PITCH);
+    }
+    if (ACROSS > 2u) {
+        subgroupMatrixStore<row_major>(&tile, at + 8u, s2, STRIP_PITCH);
+        subgroupMatrixStore<row_major>(&tile, at + 12u, s3, STRIP_PITCH);
+    }
+}
+
+// Rows 16 `which` .. of every subgroup's part of the tile, from the strips to y.
+fn write_strips(thread: u32, m0: u32, n0: u32, slice: u32, which: u32) {
     workgroupBarrier();
-    //% end
-    //% for j wn/16
-    subgroupMatrixStore<row_major>(&tile, subgroup * {{region}}u + {{4 * j}}u, c{{i}}_{{j}}, {{ew}}u);
-    //% end
-    workgroupBarrier();
-    //% let per 16 * wn
-    //% if ep == 2
-    //% let per 4 * wn
-    //% end
-    for (var e = thread; e < {{sm * sn * per}}u; e += {{threads}}u) {
-        let strip = e / {{per}}u;
-        let r = e % {{per}}u / {{per / 16}}u;
-        let c = e % {{per / 16}}u;
-        let m = m0 + strip / {{sn}}u * {{wm}}u + {{16 * i}}u + r;
-        //% if ep == 2
-        var sum = vec4<f32>();
-        //% for g sk
-        sum += bitcast<vec4<f32>>(tile[(strip + {{g * sm * sn}}u) * {{region}}u + r * {{ew}}u + c]);
-        //% end
-        let n = n0 + strip % {{sn}}u * {{wn}}u + 4u * c;
-        let at = (part * dims.x * dims.y + m * dims.y + n) / 4u;
-        //% else
-        var sum = 0.0;
-        //% for g sk
-        sum += bitcast<f32>(tile[(strip + {{g * sm * sn}}u) * {{region}}u + r * {{ew}}u + c / 4u][c % 4u]);
-        //% end
-        let n = n0 + strip % {{sn}}u * {{wn}}u + c;
-        let at = part * dims.x * dims.y + m * dims.y + n;
-        //% end
+    for (var i = thread; i < SUBGROUPS * 64u * ACROSS; i += LANES) {
+        let strip = i / (64u * ACROSS);
+        let r = i % (64u * ACROSS) / (4u * ACROSS);
+        let c = i % (4u * ACROSS);
+        let m = m0 + strip / SUB_N * (16u * DOWN) + 16u * which + r;
+        let n = n0 + strip % SUB_N * (16u * ACROSS) + 4u * c;
         if (m < dims.x && n < dims.y) {
+            let at = strip * STRIP + r * STRIP_PITCH + c;
+            var sum = bitcast<vec4<f32>>(tile[at]);
+            for (var t = 1u; t < TEAMS; t++) {
+                sum += bitcast<vec4<f32>>(tile[at + t * SUBGROUPS * STRIP]);
+            }
             sum *= x_scale[m];
+            let to = ((slice * dims.x + m) * dims.y + n) / 4u;
             //% if acc == 1
-            sum += y[at];
+            sum += y[to];
             //% end
-            y[at] = sum;
+            y[to] = sum;
         }
     }
+    workgroupBarrier();
+}
+
+@compute @workgroup_size(LANES)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let tiles_m = (dims.x + TILE_M - 1u) / TILE_M;
+    let tiles_n = (dims.y + TILE_N - 1u) / TILE_N;
+    let slice = group.x / (tiles_m * tiles_n);
+    let index = group.x % (tiles_m * tiles_n);
+    let band = index / (BAND * tiles_n);
+    let rest = index % (BAND * tiles_n);
+    let side = min(BAND, tiles_m - band * BAND);
+    let m0 = (band * BAND + rest % side) * TILE_M;
+    let n0 = (rest / side) * TILE_N;
+    let subgroup = thread / 32u;
+    let own = subgroup % SUBGROUPS;
+    let sub_m = own / SUB_N * (16u * DOWN);
+    let sub_n = own % SUB_N * (16u * ACROSS);
+    let lane = thread % TEAM;
+    let team = thread / TEAM;
+
+    let x_rows = (dims.x + 127u) / 128u * 128u;
+    let blocks = dims.z / 32u;
+    let share = (blocks + dims.w - 1u) / dims.w;
+    let first = slice * share;
+    let end = min(first + share, blocks);
+    let steps = (end - first + STEP - 1u) / STEP;
+    let start = first + team * UNITS;
+    let base = team * STAGE;
+
+    // Where a lane's words of x and w are, and where they go.
+    let x_more = STEP * 4u * x_rows;
+    let x_last = ((blocks - 1u) * x_rows + m0) * 4u;
+    let xc0 = lane;
+    let xc1 = lane + TEAM;
+    let xc2 = lane + 2u * TEAM;
+    let xc3 = lane + 3u * TEAM;
+    let row_words = 4u * TILE_M;
+    var xa0 = ((start + xc0 / row_words) * x_rows + m0) * 4u + xc0 % row_words;
+    var xa1 = ((start + xc1 / row_words) * x_rows + m0) * 4u + xc1 % row_words;
+    var xa2 = ((start + xc2 / row_words) * x_rows + m0) * 4u + xc2 % row_words;
+    var xa3 = ((start + xc3 / row_words) * x_rows + m0) * 4u + xc3 % row_words;
+    let xt0 = base + xc0 % row_words / 4u * PITCH + xc0 / row_words * 4u + xc0 % 4u;
+    let xt1 = base + xc1 % row_words / 4u * PITCH + xc1 / row_words * 4u + xc1 % 4u;
+    let xt2 = base + xc2 % row_words / 4u * PITCH + xc2 / row_words * 4u + xc2 % 4u;
+    let xt3 = base + xc3 % row_words / 4u * PITCH + xc3 / row_words * 4u + xc3 % 4u;
+    let wc0 = lane;
+    let wc1 = lane + TEAM;
+    let wn0 = min(n0 + wc0 % TILE_N, dims.y - 1u);
+    let wn1 = min(n0 + wc1 % TILE_N, dims.y - 1u);
+    var wb0 = start + wc0 / TILE_N;
+    var wb1 = start + wc1 / TILE_N;
+    let wt0 = base + FROM_W + wc0 % TILE_N * PITCH + wc0 / TILE_N * 4u;
+    let wt1 = base + FROM_W + wc1 % TILE_N * PITCH + wc1 / TILE_N * 4u;
+
+    var s0: Column;
+    var s1: Column;
+    var s2: Column;
+    var s3: Column;
+    //% if pre == 1
+    var x0 = vec4<u32>();
+    var x1 = vec4<u32>();
+    var x2 = vec4<u32>();
+    var x3 = vec4<u32>();
+    if (STAGE_X == 1u) {
+        x0 = x[min(xa0, x_last + xc0 % row_words)];
+        if (LOADS > 1u) {
+            x1 = x[min(xa1, x_last + xc1 % row_words)];
+        }
+        if (LOADS > 2u) {
+            x2 = x[min(xa2, x_last + xc2 % row_words)];
+            x3 = x[min(xa3, x_last + xc3 % row_words)];
+        }
+    }
+    var e0 = entry(min(wb0, blocks - 1u) * dims.y + wn0);
+    var e1: Entry;
+    if (ENTRIES > 1u) {
+        e1 = entry(min(wb1, blocks - 1u) * dims.y + wn1);
+    }
     //% end
-    //% end
+    for (var s = 0u; s < steps; s++) {
+        //% if pre == 0
+        if (STAGE_X == 1u) {
+            tile[xt0] = x[min(xa0, x_last + xc0 % row_words)];
+            if (LOADS > 1u) {
+                tile[xt1] = x[min(xa1, x_last + xc1 % row_words)];
+            }
+            if (LOADS > 2u) {
+                tile[xt2] = x[min(xa2, x_last + xc2 % row_words)];
+                tile[xt3] = x[min(xa3, x_last + xc3 % row_words)];
+            }
+            xa0 += x_more;
+            xa1 += x_more;
+            xa2 += x_more;
+            xa3 += x_more;
+        }
+        stage_entry(wt0, entry(min(wb0, blocks - 1u) * dims.y + wn0));
+        wb0 += STEP;
+        if (ENTRIES > 1u) {
+            stage_entry(wt1, entry(min(wb1, blocks - 1u) * dims.y + wn1));
+            wb1 += STEP;
+        }
+        workgroupBarrier();
+        //% else
+        if (STAGE_X == 1u) {
+            tile[xt0] = x0;
+            if (LOADS > 1u) {
+                tile[xt1] = x1;
+            }
+            if (LOADS > 2u) {
+                tile[xt2] = x2;
+                tile[xt3] = x3;
+            }
+        }
+        stage_entry(wt0, e0);
+        if (ENTRIES > 1u) {
+            stage_entry(wt1, e1);
+        }
+        workgroupBarrier();
+        // The words of the next step, asked for before this one multiplies.
+        if (s + 1u < steps) {
+            if (STAGE_X == 1u) {
+                xa0 += x_more;
+                xa1 += x_more;
+                xa2 += x_more;
+                xa3 += x_more;
+                x0 = x[min(xa0, x_last + xc0 % row_words)];
+                if (LOADS > 1u) {
+                    x1 = x[min(xa1, x_last + xc1 % row_words)];
+                }
+                if (LOADS > 2u) {
+                    x2 = x[min(xa2, x_last + xc2 % row_words)];
+                    x3 = x[min(xa3, x_last + xc3 % row_words)];
+                }
+            }
+            wb0 += STEP;
+            e0 = entry(min(wb0, blocks - 1u) * dims.y + wn0);
+            if (ENTRIES > 1u) {
+                wb1 += STEP;
+                e1 = entry(min(wb1, blocks - 1u) * dims.y + wn1);
+            }
+        }
+        //% end
+        let block = start + s * STEP;
+        //% for kk units*2
+        if (STEP == 1u || block + {{kk / 2}}u < end) {
+            let l = lefts(base + sub_m * PITCH + {{2 * kk}}u,
+                          ((block + {{kk / 2}}u) * x_rows + m0 + sub_m) * 4u + {{kk % 2 * 2}}u);
+            let from_w = base + FROM_W + sub_n * PITCH + {{2 * kk}}u;
+            s0 = add(l, from_w, s0);
+            if (ACROSS > 1u) {
+                s1 = add(l, from_w + 16u * PITCH, s1);
+            }
+            if (ACROSS > 2u) {
+                s2 = add(l, from_w + 32u * PITCH, s2);
+                s3 = add(l, from_w + 48u * PITCH, s3);
+            }
+        }
+        //% end
+        workgroupBarrier();
+    }
+
+    let at = subgroup * STRIP;
+    put_strip(at, s0.a, s1.a, s2.a, s3.a);
+    write_strips(thread, m0, n0, slice, 0u);
+    if (DOWN > 1u) {
+        put_strip(at, s0.b, s1.b, s2.b, s3.b);
+        write_strips(thread, m0, n0, slice, 1u);
+    }
+    if (DOWN > 2u) {
+        put_strip(at, s0.c, s1.c, s2.c, s3.c);
+        write_strips(thread, m0, n0, slice, 2u);
+        put_strip(at, s0.d, s1.d, s2.d, s3.d);
+        write_strips(thread, m0, n0, slice, 3u);
+    }
 }

@@ -403,20 +403,23 @@ const check_group check_product_edges = {"matmul", edges_count, describe_edges, 
 
 /* ---- the halves themselves ------------------------------------------------------------------- */
 
-enum { HALVES_ROWS = 5, HALVES_X_ROWS = 16, HALVES_K = 256, HALVES_COLS = 9 };
+enum { HALVES_ROWS = 5, HALVES_X_ROWS = 16, HALVES_COLS = 9 };
 
 static const char *const prologue_names[] = {"inputs", "inputs of a norm", "inputs of a gate"};
 
 typedef struct halves_run {
     op_prologue before;
+    uint32_t k;
     const op_weight *weight;
     const op_kernel_row *row;
     gpu_view x, y;
     op_products with;
 } halves_run;
 
-/* The inputs by each prologue; entries of every format; the same by way of each small tile. */
-enum { INPUTS = 3, SMALL_TILES = 3 };
+/* The inputs by each prologue, of rows that fit a workgroup's registers and longer ones; entries of
+ * every format; the same by way of each small tile. */
+enum { PROLOGUES = 3, INPUTS = 2 * PROLOGUES, SMALL_TILES = 3 };
+static const uint32_t input_sizes[] = {256, 9216};
 
 static uint32_t halves_count(void)
 {
@@ -431,7 +434,8 @@ static const op_kernel_row *small_row(uint32_t i)
 static void describe_halves(uint32_t i, check_case *out)
 {
     if (i < INPUTS) {
-        snprintf(out->name, sizeof out->name, "halves: %s", prologue_names[i]);
+        snprintf(out->name, sizeof out->name, "halves: %s, K of %u", prologue_names[i % PROLOGUES],
+                 input_sizes[i / PROLOGUES]);
         return;
     }
     i -= INPUTS;
@@ -447,13 +451,13 @@ static void describe_halves(uint32_t i, check_case *out)
 static void record_inputs(gpu_recorder *rec, void *user)
 {
     const halves_run *r = user;
-    op_record_product_input(rec, &r->before, r->x, HALVES_ROWS, HALVES_X_ROWS, HALVES_K,
+    op_record_product_input(rec, &r->before, r->x, HALVES_ROWS, HALVES_X_ROWS, r->k,
                             r->with.scratch);
 }
 
 /* Halves times their row's scale, which is a power of two, are the row, each rounded once at the
  * row's size. In f32 before that a norm or a gate is off by 2^-21 of itself. */
-static void compare_inputs(check_context *c, const uint8_t *out, const double *want)
+static void compare_inputs(check_context *c, uint32_t size, const uint8_t *out, const double *want)
 {
     for (uint32_t row = 0; out != NULL && row < HALVES_ROWS; row++) {
         int exponent = 0;
@@ -461,23 +465,23 @@ static void compare_inputs(check_context *c, const uint8_t *out, const double *w
         memcpy(&scale, out + row * 4, sizeof scale);
         check_that(c, frexpf(scale, &exponent) == 0.5f, "scale %g is no power of two",
                    (double)scale);
-        for (uint32_t k = 0; k < HALVES_K; k++) {
+        for (uint32_t k = 0; k < size; k++) {
             const uint64_t at = ((uint64_t)(k / 32) * HALVES_X_ROWS + row) * 32 + k % 32;
             uint16_t half;
             memcpy(&half, out + OP_PRODUCT_ROWS * 4 + at * 2, sizeof half);
             const double got = (double)f16_to_f32(half) * (double)scale;
-            const double right = want[row * HALVES_K + k];
+            const double right = want[row * size + k];
             check_that(c, fabs(got - right) <= fabs(right) / 2047 + (double)scale * 6e-8,
                        "element %u of row %u is %.9g, not %.9g", k, row, got, right);
         }
     }
 }
 
-static void run_inputs(check_context *c, op_prologue_kind kind)
+static void run_inputs(check_context *c, op_prologue_kind kind, uint32_t k)
 {
-    const uint64_t width = kind == OP_PROLOGUE_SILU_GATE ? 2 * HALVES_K : HALVES_K;
-    float *x = check_random(c, HALVES_ROWS * width, 19), *norm = check_random(c, HALVES_K, 20);
-    double *want = check_alloc(c, HALVES_ROWS * HALVES_K, sizeof *want);
+    const uint64_t width = kind == OP_PROLOGUE_SILU_GATE ? 2ull * k : k;
+    float *x = check_random(c, HALVES_ROWS * width, 19), *norm = check_random(c, k, 20);
+    double *want = check_alloc(c, (uint64_t)HALVES_ROWS * k, sizeof *want);
     if (c->status != TEMPER_OK)
         return;
     for (uint64_t i = 0; i < width; i++) {
@@ -485,17 +489,17 @@ static void run_inputs(check_context *c, op_prologue_kind kind)
         x[2 * width + i] *= 1e-6f;
         x[3 * width + i] = 0.0f;
     }
-    halves_run r = {.before = {.kind = kind, .eps = 1e-5f}};
+    halves_run r = {.before = {.kind = kind, .eps = 1e-5f}, .k = k};
     r.x = check_input(c, x, HALVES_ROWS * width * 4);
-    r.before.weight = check_input(c, norm, HALVES_K * 4);
-    r.with.scratch = check_output(c, OP_PRODUCT_ROWS * 4 + HALVES_X_ROWS * HALVES_K * 2);
+    r.before.weight = check_input(c, norm, k * 4ull);
+    r.with.scratch = check_output(c, OP_PRODUCT_ROWS * 4 + HALVES_X_ROWS * k * 2);
     if (kind == OP_PROLOGUE_RMSNORM)
-        ref_rmsnorm(x, norm, HALVES_ROWS, HALVES_K, 1e-5, want);
+        ref_rmsnorm(x, norm, HALVES_ROWS, k, 1e-5, want);
     else if (kind == OP_PROLOGUE_SILU_GATE)
-        ref_silu_gate(x, HALVES_ROWS, HALVES_K, want);
-    for (uint64_t i = 0; kind == OP_PROLOGUE_NONE && i < HALVES_ROWS * HALVES_K; i++)
+        ref_silu_gate(x, HALVES_ROWS, k, want);
+    for (uint64_t i = 0; kind == OP_PROLOGUE_NONE && i < (uint64_t)HALVES_ROWS * k; i++)
         want[i] = (double)x[i];
-    compare_inputs(c, check_go(c, record_inputs, &r, r.with.scratch, 0, 0), want);
+    compare_inputs(c, k, check_go(c, record_inputs, &r, r.with.scratch, 0, 0), want);
 }
 
 /* How far a half may be from an element. Rounding is off by a 2048th at most: of the element, and
@@ -600,7 +604,7 @@ static void run_halves(check_context *c, uint32_t i)
         c->result->skipped = true;
         snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
     } else if (i < INPUTS) {
-        run_inputs(c, (op_prologue_kind)i);
+        run_inputs(c, (op_prologue_kind)(i % PROLOGUES), input_sizes[i / PROLOGUES]);
     } else {
         run_entries(c, check_formats[i - INPUTS].format);
     }

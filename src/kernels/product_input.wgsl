@@ -6,10 +6,10 @@
 // Shapes: x f32 [rows, K], of PROLOGUE 2 [rows, 2 K], read as vec4; weight f32 [K] (PROLOGUE 1,
 //   else any buffer); out f16 [K / 32][x_rows][32]; scale f32 [rows]. K a multiple of 32.
 // Mapping: a workgroup a row, folded into two grid dimensions; a lane eight elements at a time.
-// Needs: f16. LANES invocations (a power of two), 8 LANES bytes of workgroup memory.
+// Needs: f16. LANES invocations (a multiple of 16), 8 LANES + 128 bytes of workgroup memory.
 // Why this version: the inputs of a product on matrix units, with what comes before the product on
-//   the way: a row is read twice, the second time from the cache, and nothing goes through memory
-//   in f32. lift[r] is 1 unless the row's largest magnitude is outside 2^-12 .. 2^15; then it is
+//   the way: up to 32 LANES elements wait in registers until the row's scale is known, more are
+//   read again, and nothing goes through memory in f32. lift[r] is 1 unless the row's largest magnitude is outside 2^-12 .. 2^15; then it is
 //   the power of two that brings it to 2^14: a row with 7e4 neither overflows nor loses its small
 //   values, and no other row is touched.
 // NaN and infinity: a row that holds one is not lifted, and they stay what they are.
@@ -37,9 +37,12 @@ struct Params {
 @group(0) @binding(3) var<storage, read_write> scale: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
-// Of each lane's elements: the bits of the largest magnitude, and the sum of squares.
+// Of each lane's elements, then of a sixteenth of the lanes: the bits of the largest magnitude, and
+//   the sum of squares.
 var<workgroup> largest: array<u32, LANES>;
 var<workgroup> squares: array<f32, LANES>;
+var<workgroup> largest_of_few: array<u32, 16>;
+var<workgroup> squares_of_few: array<f32, 16>;
 
 struct Eight {
     low: vec4<f32>,
@@ -50,8 +53,11 @@ fn silu(gate: vec4<f32>) -> vec4<f32> {
     return gate / (vec4<f32>(1.0) + exp(-gate));
 }
 
-// Elements 8 * eighth .. of v; of PROLOGUE 1 but for the row's factor.
+// Elements 8 * eighth .. of v; of PROLOGUE 1 but for the row's factor. 0 past the end of the row.
 fn inputs(row: u32, eighth: u32) -> Eight {
+    if (8u * eighth >= params.k) {
+        return Eight(vec4<f32>(0.0), vec4<f32>(0.0));
+    }
     let fours = params.k / 4u;
     if (PROLOGUE == 2u) {
         let at = 2u * (row * fours + eighth);
@@ -64,6 +70,14 @@ fn inputs(row: u32, eighth: u32) -> Eight {
     return Eight(x[at], x[at + 1u]);
 }
 
+fn squares_of(row: u32, eighth: u32) -> f32 {
+    if (PROLOGUE != 1u || 8u * eighth >= params.k) {
+        return 0.0;
+    }
+    let at = row * (params.k / 4u) + 2u * eighth;
+    return dot(x[at], x[at]) + dot(x[at + 1u], x[at + 1u]);
+}
+
 fn bits_of_largest(v: Eight) -> u32 {
     let bits = max(bitcast<vec4<u32>>(v.low) & vec4<u32>(0x7fffffffu),
                    bitcast<vec4<u32>>(v.high) & vec4<u32>(0x7fffffffu));
@@ -74,6 +88,13 @@ fn halves(v: vec4<f32>) -> vec2<u32> {
     return vec2<u32>(bitcast<u32>(vec2<f16>(v.xy)), bitcast<u32>(vec2<f16>(v.zw)));
 }
 
+fn put(row: u32, eighth: u32, v: Eight, factor: f32, lift: f32) {
+    if (8u * eighth < params.k) {
+        out[(eighth / 4u * params.x_rows + row) * 4u + eighth % 4u] =
+            vec4<u32>(halves(v.low * factor * lift), halves(v.high * factor * lift));
+    }
+}
+
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
@@ -81,33 +102,49 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (row >= params.rows) {
         return;
     }
-    let eighths = params.k / 8u;
-    var most = 0u;
-    var sum = 0.0;
-    for (var e = lane; e < eighths; e += LANES) {
+    let e0 = lane;
+    let e1 = lane + LANES;
+    let e2 = lane + 2u * LANES;
+    let e3 = lane + 3u * LANES;
+    let v0 = inputs(row, e0);
+    let v1 = inputs(row, e1);
+    let v2 = inputs(row, e2);
+    let v3 = inputs(row, e3);
+    var most = max(max(bits_of_largest(v0), bits_of_largest(v1)),
+                   max(bits_of_largest(v2), bits_of_largest(v3)));
+    var sum = squares_of(row, e0) + squares_of(row, e1) + squares_of(row, e2) +
+              squares_of(row, e3);
+    for (var e = lane + 4u * LANES; 8u * e < params.k; e += LANES) {
         most = max(most, bits_of_largest(inputs(row, e)));
-        if (PROLOGUE == 1u) {
-            let at = row * (params.k / 4u) + 2u * e;
-            sum += dot(x[at], x[at]) + dot(x[at + 1u], x[at + 1u]);
-        }
+        sum += squares_of(row, e);
     }
     largest[lane] = most;
     squares[lane] = sum;
     workgroupBarrier();
-    for (var far = LANES / 2u; far > 0u; far /= 2u) {
-        if (lane < far) {
-            largest[lane] = max(largest[lane], largest[lane + far]);
-            squares[lane] = squares[lane] + squares[lane + far];
+    if (lane < 16u) {
+        most = 0u;
+        sum = 0.0;
+        for (var i = lane; i < LANES; i += 16u) {
+            most = max(most, largest[i]);
+            sum += squares[i];
         }
-        workgroupBarrier();
+        largest_of_few[lane] = most;
+        squares_of_few[lane] = sum;
+    }
+    workgroupBarrier();
+    most = 0u;
+    sum = 0.0;
+    for (var i = 0u; i < 16u; i++) {
+        most = max(most, largest_of_few[i]);
+        sum += squares_of_few[i];
     }
     var factor = 1.0;
     if (PROLOGUE == 1u) {
-        factor = 1.0 / sqrt(squares[0] / f32(params.k) + params.eps);
+        factor = 1.0 / sqrt(sum / f32(params.k) + params.eps);
     }
 
     // Powers of two by their exponents; a row of zeros, NaN or infinity stays as it is.
-    let exponent = (bitcast<u32>(bitcast<f32>(largest[0]) * factor) >> 23u) & 0xffu;
+    let exponent = (bitcast<u32>(bitcast<f32>(most) * factor) >> 23u) & 0xffu;
     let held = exponent == 0u || exponent == EXPONENT_NONE ||
                (exponent >= EXPONENT_LOW && exponent <= EXPONENT_HIGH);
     let top = max(exponent, 16u);
@@ -115,9 +152,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     if (lane == 0u) {
         scale[row] = select(bitcast<f32>((top - 14u) << 23u), 1.0, held);
     }
-    for (var e = lane; e < eighths; e += LANES) {
-        let v = inputs(row, e);
-        out[(e / 4u * params.x_rows + row) * 4u + e % 4u] =
-            vec4<u32>(halves(v.low * factor * lift), halves(v.high * factor * lift));
+    put(row, e0, v0, factor, lift);
+    put(row, e1, v1, factor, lift);
+    put(row, e2, v2, factor, lift);
+    put(row, e3, v3, factor, lift);
+    for (var e = lane + 4u * LANES; 8u * e < params.k; e += LANES) {
+        put(row, e, inputs(row, e), factor, lift);
     }
 }
