@@ -13,8 +13,8 @@
 #include "cli.h"
 
 static struct run_options {
-    const char *prompt, *file, *system;
-    uint64_t tokens, context, top_k, seed;
+    const char *prompt, *file, *system, *draft;
+    uint64_t tokens, context, top_k, seed, lookup, draft_n;
     double temperature, top_p, min_p, repeat_penalty, repeat_last_n;
     text_list stops;
     temper_kv kv;
@@ -23,7 +23,8 @@ static struct run_options {
          .temperature = 0.0,
          .top_p = 1.0,
          .repeat_penalty = 1.0,
-         .repeat_last_n = 64};
+         .repeat_last_n = 64,
+         .draft_n = UINT64_MAX};
 
 static const option run_options[] = {
     {"-p", OPTION_TEXT, &opt.prompt, "TEXT", "the prompt"},
@@ -48,6 +49,11 @@ static const option run_options[] = {
     {"--stop", OPTION_LIST, &opt.stops, "TEXT", "end the answer before this text (repeatable)"},
     {"--system", OPTION_TEXT, &opt.system, "TEXT", "the system message"},
     {"--raw", OPTION_FLAG, &opt.raw, NULL, "continue the text itself: no chat template"},
+    {"--lookup", OPTION_COUNT, &opt.lookup, "N",
+     "check up to N tokens at once that the text itself proposes; the text stays the same"},
+    {"--draft", OPTION_TEXT, &opt.draft, "MODEL",
+     "the same with proposals of a smaller model that has the same vocabulary"},
+    {"--draft-n", OPTION_COUNT, &opt.draft_n, "N", "up to N of them at once (default 4)"},
     {"--json", OPTION_FLAG, &opt.json, NULL,
      "one JSON object: text, tokens, prompt_tokens, finish, timings"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
@@ -57,6 +63,25 @@ static const option *const tables[] = {run_options, cli_cache_options, cli_widen
                                        cli_device_options, NULL};
 
 /* ---- options -------------------------------------------------------------------------------- */
+
+enum { DEFAULT_DRAFT_TOKENS = 4 };
+
+/* 0, or the exit code after a message that names the option and its value. */
+static int check_speculation(void)
+{
+    if (opt.lookup > 0 && opt.draft != NULL)
+        return cli_usage_error("run", "--lookup and --draft both propose tokens: use one of them");
+    if (opt.lookup > TEMPER_MAX_SPECULATION)
+        return cli_usage_error("run", "--lookup is %llu; it must be 0 to %d",
+                               (unsigned long long)opt.lookup, TEMPER_MAX_SPECULATION);
+    const bool given = opt.draft_n != UINT64_MAX;
+    if (given && opt.draft == NULL)
+        return cli_usage_error("run", "--draft-n is for a draft model: give one with --draft");
+    if (given && (opt.draft_n < 1 || opt.draft_n > TEMPER_MAX_SPECULATION))
+        return cli_usage_error("run", "--draft-n is %llu; it must be 1 to %d",
+                               (unsigned long long)opt.draft_n, TEMPER_MAX_SPECULATION);
+    return 0;
+}
 
 /* 0, or the exit code after a message that names the option and its value. */
 static int check_sampling(void)
@@ -96,7 +121,8 @@ static int check_options(void)
     for (size_t i = 0; i < opt.stops.count; i++)
         if (opt.stops.items[i][0] == '\0')
             return cli_usage_error("run", "--stop is empty: it would end every answer at once");
-    return check_sampling();
+    const int wrong = check_speculation();
+    return wrong != 0 ? wrong : check_sampling();
 }
 
 static temper_sampling sampling(void)
@@ -161,6 +187,17 @@ temper_request run_request(temper_tokens prompt, run_sink *sink)
                             .user = sink};
 }
 
+static bool speculates(void)
+{
+    return opt.lookup > 0 || opt.draft != NULL;
+}
+
+/* Tokens that a pass of the model brought. */
+static double gain(const temper_result *result)
+{
+    return result->passes > 0 ? (double)result->token_count / (double)result->passes : 0.0;
+}
+
 static json_t *result_json(const temper_result *result, const run_sink *s)
 {
     json_t *tokens = json_array();
@@ -173,6 +210,11 @@ static json_t *result_json(const temper_result *result, const run_sink *s)
         result->decode_seconds, "prompt_tokens_per_second",
         result->prompt_seconds > 0.0 ? computed / result->prompt_seconds : 0.0, "tokens_per_second",
         result->decode_seconds > 0.0 ? decoded / result->decode_seconds : 0.0);
+    if (speculates()) {
+        json_object_set_new(timings, "proposed", json_integer((json_int_t)result->proposed));
+        json_object_set_new(timings, "accepted", json_integer((json_int_t)result->accepted));
+        json_object_set_new(timings, "gain", json_real(gain(result)));
+    }
     return json_pack("{s:o, s:o, s:I, s:s, s:o}", "text",
                      cli_json_text(s->text == NULL ? "" : s->text, s->length), "tokens", tokens,
                      "prompt_tokens", (json_int_t)result->prompt_tokens, "finish",
@@ -186,6 +228,10 @@ void run_show_speed(const temper_result *result)
     fprintf(stderr, "[%zu prompt tokens, first answer after %.2f s; %zu tokens at %.1f a second]\n",
             result->prompt_tokens, result->prompt_seconds, result->token_count,
             (double)(result->token_count - 1) / result->decode_seconds);
+    if (speculates())
+        fprintf(stderr, "[%llu of %llu proposed tokens were right, %.2f tokens a pass]\n",
+                (unsigned long long)result->accepted, (unsigned long long)result->proposed,
+                gain(result));
 }
 
 /* Generates and tells the answer. */
@@ -264,6 +310,22 @@ static temper_status read_prompt(char **text, size_t *length, temper_error *err)
     return status;
 }
 
+/* Opens the draft model, where one is asked for, and the session. */
+static temper_status open_session(temper_engine *engine, temper_engine **draft,
+                                  temper_session **session, temper_error *err)
+{
+    temper_session_desc desc = {
+        .context = (uint32_t)opt.context, .kv = opt.kv, .speculation.tokens = (uint32_t)opt.lookup};
+    if (opt.draft != NULL) {
+        const temper_status status = cli_open_engine_beside(engine, opt.draft, draft, err);
+        if (status != TEMPER_OK)
+            return status;
+        const uint64_t n = opt.draft_n != UINT64_MAX ? opt.draft_n : DEFAULT_DRAFT_TOKENS;
+        desc.speculation = (temper_speculation){(uint32_t)n, *draft};
+    }
+    return temper_session_open(engine, &desc, session, err);
+}
+
 static int run_session(temper_engine *engine, const char *text, size_t length)
 {
     temper_error err = {0};
@@ -271,13 +333,14 @@ static int run_session(temper_engine *engine, const char *text, size_t length)
     temper_session *session = NULL;
     if (text != NULL && prompt_ids(engine, text, length, &prompt, &err) != TEMPER_OK)
         return cli_fail("run", &err);
-    const temper_session_desc desc = {.context = (uint32_t)opt.context, .kv = opt.kv};
+    temper_engine *draft = NULL;
     int code;
-    if (temper_session_open(engine, &desc, &session, &err) != TEMPER_OK)
+    if (open_session(engine, &draft, &session, &err) != TEMPER_OK)
         code = cli_fail("run", &err);
     else
         code = text != NULL ? answer(session, prompt) : chat_run(engine, session, opt.system);
     temper_session_close(session);
+    temper_engine_close(draft);
     temper_free(prompt.ids);
     return code;
 }

@@ -136,6 +136,10 @@ bool decoder_has_work(const decoder *d);
 /* Forgets what is cached of a slot's text. */
 void decoder_forget(decoder *d, uint32_t slot);
 
+/* Tests only: decoders opened from now on count with these costs of speculation, so that a device
+ * on which it does not pay shows that it changes nothing. NULL ends that. */
+void decoder_assume_costs(const pace_costs *costs);
+
 /* ---- what the files share ------------------------------------------------------------------- */
 
 /* Ids of a slot's text that no pass has taken yet, the one on the device included. */

@@ -977,7 +977,5 @@ int main(void)
         cmocka_unit_test(a_device_lost_between_steps),
         cmocka_unit_test(no_memory_at_any_moment),
     };
-    if (getenv("ONLY"))
-        cmocka_set_test_filter(getenv("ONLY"));
     return cmocka_run_group_tests_name("model_batch", tests, NULL, NULL);
 }
