@@ -14,10 +14,11 @@ static const model_graph *const graphs[MODEL_ARCHES] = {
     [MODEL_GEMMA3] = &gemma3_graph, [MODEL_PHI3] = &phi3_graph,   [MODEL_GPT2] = &gpt2_graph,
 };
 
-static void load_matrix(model_loading *l, const char *name, uint64_t rows, op_weight **out)
+static void load_vocabulary(model_loading *l, const char *name, op_weight **out)
 {
+    const model_config *c = l->config;
     if (l->status == TEMPER_OK)
-        l->status = weights_matrix(l->loader, &name, &rows, NULL, 1, l->config->width, out, l->err);
+        l->status = weights_vocabulary(l->loader, name, c->vocabulary, c->width, out, l->err);
 }
 
 /* Rotary frequencies, with the factors of a tensor (NULL: none). */
@@ -63,16 +64,18 @@ static void load_rope(model_loading *l, model *m)
 /* Learned positions, as f32 whatever type the file has. */
 static void load_positions(model_loading *l, gpu_buffer **out)
 {
-    const uint32_t positions = l->config->context;
-    const uint64_t bytes = (uint64_t)positions * l->config->width * sizeof(float);
+    const uint64_t positions = l->config->context, width = l->config->width;
+    const uint64_t bytes = positions * width * sizeof(float);
+    const char *name = "position_embd.weight";
     op_weight *weight = NULL;
-    load_matrix(l, "position_embd.weight", positions, &weight);
+    if (l->status == TEMPER_OK)
+        l->status = weights_matrix(l->loader, &name, &positions, NULL, 1, width, &weight, l->err);
     if (l->status == TEMPER_OK)
         l->status =
             gpu_buffer_create(l->device, bytes, GPU_PURPOSE_WEIGHTS, "positions", out, l->err);
     if (l->status == TEMPER_OK) {
         gpu_recorder *rec = gpu_record_begin(l->device);
-        op_dequantize(rec, weight, 0, positions, gpu_whole(*out));
+        op_dequantize(rec, weight, 0, l->config->context, gpu_whole(*out));
         l->status = gpu_submit(rec, NULL, l->err);
     }
     if (l->status == TEMPER_OK)
@@ -85,7 +88,7 @@ static temper_status weights_load(model *m, weights_loader *loader, error *err)
     const model_config *c = &m->config;
     const bool gpt2 = c->arch == MODEL_GPT2;
     model_loading l = {.config = c, .device = m->device, .loader = loader, .err = err};
-    load_matrix(&l, "token_embd.weight", c->vocabulary, &m->embedding);
+    load_vocabulary(&l, "token_embd.weight", &m->embedding);
     if (gpt2)
         load_positions(&l, &m->positions);
     load_rope(&l, m);
@@ -96,7 +99,7 @@ static temper_status weights_load(model *m, weights_loader *loader, error *err)
         model_load_vector(&l, "output_norm.bias", c->width, &m->output_norm.bias);
     m->head = m->embedding;
     if (weights_has(loader, "output.weight"))
-        load_matrix(&l, "output.weight", c->vocabulary, &m->head);
+        load_vocabulary(&l, "output.weight", &m->head);
     return l.status == TEMPER_OK ? weights_finish(loader, err) : l.status;
 }
 

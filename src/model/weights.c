@@ -313,9 +313,10 @@ temper_status weights_open_random(gpu_device *device, dtype type, weights_loader
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
-                             const weights_order *orders, uint32_t count, uint64_t k,
-                             op_weight **out, error *err)
+/* Padded: the file may hold more rows than asked for in the last tensor. */
+static temper_status load_matrix(weights_loader *loader, const char *const *names,
+                                 const uint64_t *rows, const weights_order *orders, uint32_t count,
+                                 uint64_t k, bool padded, op_weight **out, error *err)
 {
     assert(loader != NULL && count > 0 && k > 0 && out != NULL);
     const gguf_tensor *tensor = NULL;
@@ -329,9 +330,9 @@ temper_status weights_matrix(weights_loader *loader, const char *const *names, c
     for (uint32_t i = 0; i < count; i++) {
         if ((status = find(loader, names[i], &tensor, err)) != TEMPER_OK)
             return status;
-        const bool last = i + 1 == count;
+        const bool more = padded && i + 1 == count;
         if (tensor->dim_count > 2 || tensor->dims[0] != k || tensor->dims[1] < rows[i] ||
-            (tensor->dims[1] > rows[i] && !last)) {
+            (tensor->dims[1] > rows[i] && !more)) {
             char wanted[64];
             snprintf(wanted, sizeof wanted, "[%llu, %llu]", (unsigned long long)k,
                      (unsigned long long)rows[i]);
@@ -356,6 +357,19 @@ temper_status weights_matrix(weights_loader *loader, const char *const *names, c
     }
     *out = weight;
     return TEMPER_OK;
+}
+
+temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
+                             const weights_order *orders, uint32_t count, uint64_t k,
+                             op_weight **out, error *err)
+{
+    return load_matrix(loader, names, rows, orders, count, k, false, out, err);
+}
+
+temper_status weights_vocabulary(weights_loader *loader, const char *name, uint64_t rows,
+                                 uint64_t k, op_weight **out, error *err)
+{
+    return load_matrix(loader, &name, &rows, NULL, 1, k, true, out, err);
 }
 
 temper_status weights_host_vector(weights_loader *loader, const char *name, uint64_t n, float *out,

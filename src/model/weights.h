@@ -56,12 +56,15 @@ typedef struct weights_order {
 uint64_t weights_order_row(weights_order order, uint64_t row);
 
 /* A matrix of `rows` by `k`, or several of them under each other (names, rows, orders: `count` of
- * each; orders may be NULL) that go together. The file may hold more rows than asked for
- * in the last one (padded vocabularies); only the asked ones are loaded. *out is owned by the
- * caller. */
+ * each; orders may be NULL) that go together. *out is owned by the caller. */
 temper_status weights_matrix(weights_loader *loader, const char *const *names, const uint64_t *rows,
                              const weights_order *orders, uint32_t count, uint64_t k,
                              op_weight **out, error *err);
+
+/* A matrix with a row for each token. Trainers round the rows up: the file may hold more than
+ * asked for, which are not loaded. *out is owned by the caller. */
+temper_status weights_vocabulary(weights_loader *loader, const char *name, uint64_t rows,
+                                 uint64_t k, op_weight **out, error *err);
 
 /* True when the named tensors can be one matrix: all exist and have one file type, and none but the
  * last has an odd number of rows. */

@@ -348,30 +348,42 @@ static void wrong_shapes_are_refused_with_both(void **state)
 {
     (void)state;
     temper_device *device = test_device(&test_masks[0]);
+    /* A tensor's name is followed by the number of its dimensions, 32 bits, and each, 64 bits; a
+     * key's by the type of its value, 32 bits. */
+    enum { COLUMNS = 4, ROWS = 4 + 8, VALUE = 4 };
     const struct {
-        const char *model, *tensor;
-        uint32_t dim; /* of the tensor, gets less by this: */
-        uint8_t less;
+        const char *model, *name; /* of a tensor or of a key; */
+        size_t after;             /* the number so many bytes after it */
+        uint8_t less;             /* gets less by this */
         const char *text;
     } rows[] = {
-        {"phi3.gguf", "blk.0.attn_qkv.weight", 1, 8,
+        {"phi3.gguf", "blk.0.attn_qkv.weight", ROWS, 8,
          "[64, 120], the configuration wants [64, 128]"},
-        {"phi3.gguf", "blk.1.ffn_up.weight", 1, 1, "[64, 143], the configuration wants [64, 144]"},
-        {"gpt2.gguf", "blk.0.attn_qkv.bias", 0, 1, "[191], the configuration wants [192]"},
-        {"gpt2.gguf", "position_embd.weight", 0, 4,
+        {"phi3.gguf", "blk.1.ffn_up.weight", ROWS, 1,
+         "[64, 143], the configuration wants [64, 144]"},
+        {"gpt2.gguf", "blk.0.attn_qkv.bias", COLUMNS, 1, "[191], the configuration wants [192]"},
+        {"gpt2.gguf", "position_embd.weight", COLUMNS, 4,
          "[60, 1024], the configuration wants [64, 1024]"},
-        {"qwen2.gguf", "blk.0.attn_k.bias", 0, 2, "[30], the configuration wants [32]"},
-        {"qwen3.gguf", "blk.1.attn_q_norm.weight", 0, 1, "[31], the configuration wants [32]"},
-        {"gemma3.gguf", "blk.3.post_attention_norm.weight", 0, 1,
+        {"qwen2.gguf", "blk.0.attn_k.bias", COLUMNS, 2, "[30], the configuration wants [32]"},
+        {"qwen3.gguf", "blk.1.attn_q_norm.weight", COLUMNS, 1,
+         "[31], the configuration wants [32]"},
+        {"gemma3.gguf", "blk.3.post_attention_norm.weight", COLUMNS, 1,
          "[79], the configuration wants [80]"},
-        {"phi3-longrope.gguf", "rope_factors_long.weight", 0, 1,
+        {"phi3-longrope.gguf", "rope_factors_long.weight", COLUMNS, 1,
          "[7], the configuration wants [8]"},
+        /* More rows than wanted: those of a vocabulary may be padded, and are in some of the
+         * models above; no other tensor's. */
+        {"phi3.gguf", "phi3.feed_forward_length", VALUE, 8,
+         "ffn_up.weight has the shape [64, 144], the configuration wants [64, 128]"},
+        {"phi3.gguf", "phi3.attention.head_count_kv", VALUE, 1,
+         "attn_qkv.weight has the shape [64, 128], the configuration wants [64, 96]"},
+        {"gpt2.gguf", "gpt2.context_length", VALUE + 1, 1,
+         "position_embd.weight has the shape [64, 1024], the configuration wants [64, 768]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const bytes b = read_model(rows[i].model);
-        /* The name is followed by the number of dimensions, 32 bits, and each, 64 bits. */
-        char *dim = place_of(b, rows[i].tensor, strlen(rows[i].tensor) + 4 + 8 * rows[i].dim);
-        *dim = (char)((uint8_t)*dim - rows[i].less);
+        char *number = place_of(b, rows[i].name, strlen(rows[i].name) + rows[i].after);
+        *number = (char)((uint8_t)*number - rows[i].less);
         refuse(device, b, TEMPER_BAD_FILE, rows[i].text);
     }
     temper_device_release(device);
