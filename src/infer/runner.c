@@ -10,10 +10,16 @@
 temper_status texts_open(gpu_device *device, uint32_t slots, uint32_t context, texts *out,
                          error *err)
 {
+    const uint64_t bytes = (uint64_t)slots * (context + 1) * sizeof(uint32_t);
+    const uint64_t most = gpu_device_limits(device)->max_storage_binding;
     *out = (texts){.slots = slots, .context = context};
+    if (bytes > most)
+        return error_set(err, TEMPER_UNSUPPORTED,
+                         "the ids of %u texts of %u positions take %llu bytes, and this device "
+                         "binds %llu at once: ask for fewer sequences or a shorter context",
+                         slots, context, (unsigned long long)bytes, (unsigned long long)most);
     const temper_status status =
-        gpu_buffer_create(device, (uint64_t)slots * (context + 1) * sizeof(uint32_t),
-                          GPU_PURPOSE_INPUT, "history", &out->history, err);
+        gpu_buffer_create(device, bytes, GPU_PURPOSE_INPUT, "history", &out->history, err);
     return status != TEMPER_OK
                ? status
                : gpu_buffer_create(device,
