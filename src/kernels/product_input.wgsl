@@ -9,9 +9,9 @@
 // Needs: f16. LANES invocations (a multiple of 16), 8 LANES + 128 bytes of workgroup memory.
 // Why this version: the inputs of a product on matrix units, with what comes before the product on
 //   the way: up to 32 LANES elements wait in registers until the row's scale is known, more are
-//   read again, and nothing goes through memory in f32. lift[r] is 1 unless the row's largest magnitude is outside 2^-12 .. 2^15; then it is
-//   the power of two that brings it to 2^14: a row with 7e4 neither overflows nor loses its small
-//   values, and no other row is touched.
+//   read again, and nothing goes through memory in f32. lift[r] is 1 unless the row's largest
+//   magnitude is outside 2^-12 .. 2^15; then it is the power of two that brings it to 2^14: a row
+//   with 7e4 neither overflows nor loses its small values, and no other row is touched.
 // NaN and infinity: a row that holds one is not lifted, and they stay what they are.
 // Reference: ref_matmul, of the product that follows, after ref_rmsnorm or ref_silu_gate.
 
