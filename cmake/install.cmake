@@ -26,11 +26,13 @@ set(temper_doc "${CMAKE_INSTALL_DATAROOTDIR}/doc/temper")
 get_target_property(temper_webgpu_file part_webgpu IMPORTED_LOCATION)
 get_filename_component(temper_webgpu_file "${temper_webgpu_file}" REALPATH)
 get_filename_component(temper_webgpu_name "${temper_webgpu_file}" NAME)
+set(temper_webgpu_soname "IMPORTED_NO_SONAME ON")
 if(CMAKE_READELF)
     execute_process(COMMAND "${CMAKE_READELF}" -d "${temper_webgpu_file}"
                     OUTPUT_VARIABLE dynamic ERROR_QUIET)
     if(dynamic MATCHES "SONAME[^[]*\\[([^]]+)\\]")
         set(temper_webgpu_name "${CMAKE_MATCH_1}")
+        set(temper_webgpu_soname "IMPORTED_SONAME \"${temper_webgpu_name}\"")
     endif()
 endif()
 install(FILES "${temper_webgpu_file}" DESTINATION "${temper_private}"
@@ -145,15 +147,35 @@ install(FILES "${temper_out}/temper-config.cmake" "${temper_out}/temper-config-v
 # ---- licences ---------------------------------------------------------------------------------------
 
 include(cmake/licenses.cmake)
-install(FILES LICENSE THIRD_PARTY.md cmake/copyright DESTINATION "${temper_doc}" COMPONENT runtime)
+if(TEMPER_WEBGPU STREQUAL "dawn")
+    # Dawn's text covers all that is linked into it; the second is of those who built the library.
+    install(FILES "${TEMPER_PARTS}/dawn/LICENSE" DESTINATION "${temper_doc}/licenses"
+            RENAME dawn.txt COMPONENT runtime)
+    install(FILES "${TEMPER_PARTS}/dawn/LICENSE.rillfacet" DESTINATION "${temper_doc}/licenses"
+            RENAME dawn-build.txt COMPONENT runtime)
+    set(temper_webgpu_licenses "dawn.txt dawn-build.txt")
+    set(temper_webgpu_copyright
+        "Copyright: 2017-2026 The Dawn & Tint Authors, and those of the parts linked into it
+License: BSD-3-Clause and Apache-2.0
+ See licenses/dawn.txt, and licenses/dawn-build.txt of those who built it, in this folder.")
+else()
+    install(FILES cmake/wgpu-native.txt cmake/apache-2.0.txt
+            DESTINATION "${temper_doc}/licenses" COMPONENT runtime)
+    install(FILES "${TEMPER_PARTS}/wgpu-native/LICENSE.wgpu-py" DESTINATION "${temper_doc}/licenses"
+            RENAME wgpu-native-build.txt COMPONENT runtime)
+    set(temper_webgpu_licenses "wgpu-native.txt wgpu-native-build.txt apache-2.0.txt")
+    set(temper_webgpu_copyright
+        "Copyright: 2021-2026 The gfx-rs developers, and those of the parts linked into it
+License: MIT, Apache-2.0 and BSD-3-Clause
+ See licenses/wgpu-native.txt and licenses/apache-2.0.txt, and licenses/wgpu-native-build.txt of
+ those who built it, in this folder.")
+endif()
+configure_file(cmake/copyright.in "${temper_out}/copyright" @ONLY)
+install(FILES LICENSE THIRD_PARTY.md "${temper_out}/copyright" DESTINATION "${temper_doc}"
+        COMPONENT runtime)
 install(FILES "${temper_out}/quickjs-ng.txt" DESTINATION "${temper_doc}/licenses" COMPONENT runtime)
 install(FILES "${TEMPER_PARTS}/jinja/LICENSE" DESTINATION "${temper_doc}/licenses"
         RENAME huggingface-jinja.txt COMPONENT runtime)
-# Dawn's text covers all that is linked into it; the second one is of those who built the library.
-install(FILES "${TEMPER_PARTS}/dawn/LICENSE" DESTINATION "${temper_doc}/licenses"
-        RENAME dawn.txt COMPONENT runtime)
-install(FILES "${TEMPER_PARTS}/dawn/LICENSE.rillfacet" DESTINATION "${temper_doc}/licenses"
-        RENAME dawn-build.txt COMPONENT runtime)
 install(FILES cmake/ggml.txt DESTINATION "${temper_doc}/licenses" COMPONENT runtime)
 
 include(cmake/package.cmake)

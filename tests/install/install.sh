@@ -4,9 +4,10 @@
 #     tests/install/install.sh CASE
 #
 # Set by tests/CMakeLists.txt: BUILD and SOURCE, the folders; PARTS, that of the fetched parts;
-# VERSION; LIBDIR, the library folder relative to the prefix; WEBGPU, the WebGPU library, and
-# WEBGPU_NAME, how it is called where it is installed; CC, PKG_CONFIG, CMAKE, CPACK, NM and READELF,
-# the programs. The case `tree` installs and moves; all others look at what it leaves.
+# VERSION; LIBDIR, the library folder relative to the prefix; WEBGPU, the WebGPU library,
+# WEBGPU_NAME, how it is called where it is installed, and WEBGPU_LICENSES, its texts; CC,
+# PKG_CONFIG, CMAKE, CPACK, NM and READELF, the programs. The case `tree` installs and moves; all
+# others look at what it leaves.
 set -eu
 
 CASE=$1
@@ -35,6 +36,7 @@ files_of() {
 
 # What an installation holds: runtime_files is the package temper, development_files libtemper-dev.
 runtime_files() {
+    # shellcheck disable=SC2086 # words are meant
     cat <<TEXT
 bin/temper
 $LIBDIR/libtemper.so.${VERSION%.*}
@@ -44,8 +46,7 @@ share/bash-completion/completions/temper
 share/doc/temper/LICENSE
 share/doc/temper/THIRD_PARTY.md
 share/doc/temper/copyright
-share/doc/temper/licenses/dawn-build.txt
-share/doc/temper/licenses/dawn.txt
+$(printf 'share/doc/temper/licenses/%s\n' $WEBGPU_LICENSES)
 share/doc/temper/licenses/ggml.txt
 share/doc/temper/licenses/huggingface-jinja.txt
 share/doc/temper/licenses/quickjs-ng.txt
@@ -108,7 +109,7 @@ tree() {
     files_of "$root" >"$work/got"
     same "installed files" "$work/want" "$work/got"
     # quickjs-ng.txt is made from its sources, so that it comes last and is looked at more closely.
-    for file in dawn.txt dawn-build.txt ggml.txt huggingface-jinja.txt quickjs-ng.txt; do
+    for file in $WEBGPU_LICENSES ggml.txt huggingface-jinja.txt quickjs-ng.txt; do
         text=$root/share/doc/temper/licenses/$file
         grep -q 'Copyright' "$text" || fail "$file names no holder"
         grep -qi 'without warrant\|AS IS' "$text" || fail "$file is no licence"
@@ -311,7 +312,9 @@ deb() {
     done
 
     depends=", $(field "$runtime" Depends),"
-    for name in libc6 libedit2 libjansson4 libpcre2-8-0 libstdc++6 libgcc-s1 libvulkan1; do
+    set -- libc6 libedit2 libjansson4 libpcre2-8-0 libgcc-s1 libvulkan1
+    if "$READELF" -d "$WEBGPU" | grep -q 'libstdc++'; then set -- "$@" libstdc++6; fi
+    for name in "$@"; do
         case $depends in
             *", $name "* | *", $name,"*) ;;
             *) fail "temper does not depend on $name:$depends" ;;
