@@ -206,9 +206,10 @@ TEMPER_API void temper_device_describe(const temper_device *device, temper_adapt
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* The types IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and
- * TQ2_0 have no layout on the device, and tensors of them are refused by name. Who asks for it has
- * them read as F16, each weight rounded once, which takes up to ten times their bytes. */
+/* The types Q1_0, Q2_0, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS,
+ * MXFP4, TQ1_0 and TQ2_0 have no layout on the device, and tensors of them are refused by name. Who
+ * asks for it has them read as F16, each weight rounded once, which takes up to fourteen times
+ * their bytes. */
 typedef struct temper_widened {
     const char *type;     /* "IQ3_XXS" */
     const char *tensor;   /* the first one of the type, escaped where it holds control characters */

@@ -92,6 +92,9 @@ typedef enum dtype {
     DTYPE_TQ1_0 = 34,
     DTYPE_TQ2_0 = 35,
     DTYPE_MXFP4 = 39,
+    DTYPE_NVFP4 = 40,
+    DTYPE_Q1_0 = 41,
+    DTYPE_Q2_0 = 42,
 } dtype;
 
 typedef struct dtype_info {

@@ -237,6 +237,26 @@ static void iq1_m(const uint8_t *block, float *out)
     }
 }
 
+/* ---- two to four values ---------------------------------------------------------------------- */
+
+/* d, a bit an element: -1 or 1. */
+static void q1_0(const uint8_t *block, float *out)
+{
+    const float d = load_f16(block);
+
+    for (uint32_t i = 0; i < 128; i++)
+        out[i] = (block[2 + i / 8] >> (i % 8) & 1) != 0 ? d : -d;
+}
+
+/* d, two bits an element: -1 to 2. */
+static void q2_0(const uint8_t *block, float *out)
+{
+    const float d = load_f16(block);
+
+    for (uint32_t i = 0; i < 64; i++)
+        out[i] = d * ((float)(block[2 + i / 4] >> (i % 4 * 2) & 3) - 1.0f);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 typedef void (*block_reader)(const uint8_t *block, float *out);
@@ -249,6 +269,7 @@ static const struct {
     {DTYPE_IQ2_XS, iq2_xs}, {DTYPE_IQ2_S, iq2_s},   {DTYPE_IQ3_XXS, iq3_xxs},
     {DTYPE_IQ3_S, iq3_s},   {DTYPE_IQ4_NL, iq4_nl}, {DTYPE_IQ4_XS, iq4_xs},
     {DTYPE_MXFP4, mxfp4},   {DTYPE_TQ1_0, tq1_0},   {DTYPE_TQ2_0, tq2_0},
+    {DTYPE_Q1_0, q1_0},     {DTYPE_Q2_0, q2_0},
 };
 
 static block_reader find_reader(uint32_t gguf_type)

@@ -3,9 +3,10 @@
  * numbers that stand in for them where a user asks for it.
  *
  * These are the types of one to four bits whose values come from tables (IQ1_S ... IQ4_XS, MXFP4)
- * and the ternary ones (TQ1_0, TQ2_0). Each value is its definition's exactly in f32: no product
- * needs more than 24 bits. Taken to f16 it is rounded once, to nearest even: the one exception to
- * the rule that no weight is rounded, which is why it happens on request only.
+ * and those of two to four values (Q1_0, Q2_0, TQ1_0, TQ2_0). Each value is its definition's
+ * exactly in f32: no product needs more than 24 bits. Taken to f16 it is rounded once, to nearest
+ * even: the one exception to the rule that no weight is rounded, which is why it happens on request
+ * only.
  */
 #ifndef TEMPER_BASE_WIDEN_H
 #define TEMPER_BASE_WIDEN_H
@@ -17,7 +18,8 @@
 
 /* "IQ1_S, IQ1_M, ...": the types below, for messages. */
 #define WIDEN_NAMES                                                                                \
-    "IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and TQ2_0"
+    "Q1_0, Q2_0, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, MXFP4, "    \
+    "TQ1_0 and TQ2_0"
 
 enum { WIDEN_BLOCK_MAX = 256 }; /* elements a block of any of them */
 

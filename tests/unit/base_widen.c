@@ -1,6 +1,6 @@
 /*
- * base_widen.c - types without a layout against what the gguf package makes of the same blocks, bit
- * for bit, and what f16 can hold of it.
+ * base_widen.c - types without a layout against what the gguf package makes of the same blocks
+ * (Q1_0 and Q2_0: numpy), bit for bit, and what f16 can hold of it.
  */
 #include "base/widen.h"
 
@@ -58,7 +58,7 @@ static void check_blocks(const json_t *row)
     bool all_fit = true;
     for (size_t i = 0; i < k; i++) {
         if (!(got[i] == wanted[i]))
-            fail_msg("%s: value %zu is %a, the gguf package has %a", name, i, (double)got[i],
+            fail_msg("%s: value %zu is %a, the golden has %a", name, i, (double)got[i],
                      (double)wanted[i]);
         all_fit = all_fit && isfinite(f16_to_f32(f32_to_f16(wanted[i])));
     }
@@ -77,7 +77,7 @@ static void test_goldens(void **state)
     const json_t *blocks = json_object_get(golden, "blocks");
 
     (void)state;
-    assert_int_equal(json_array_size(blocks), 12);
+    assert_int_equal(json_array_size(blocks), 14);
     for (size_t i = 0; i < json_array_size(blocks); i++)
         check_blocks(json_array_get(blocks, i));
     json_decref(golden);
@@ -111,8 +111,9 @@ static void test_what_f16_cannot_hold(void **state)
 
 static void test_other_types(void **state)
 {
-    static const uint32_t types[] = {DTYPE_F32, DTYPE_Q4_0, DTYPE_Q6_K, DTYPE_Q8_1, DTYPE_Q8_K,
-                                     DTYPE_I32, DTYPE_F64,  4,          77,         UINT32_MAX};
+    static const uint32_t types[] = {DTYPE_F32,  DTYPE_Q4_0, DTYPE_Q6_K, DTYPE_Q8_1,
+                                     DTYPE_Q8_K, DTYPE_I32,  DTYPE_F64,  DTYPE_NVFP4,
+                                     4,          77,         UINT32_MAX};
 
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)

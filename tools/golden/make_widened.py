@@ -7,7 +7,8 @@ model that has them all.
 TYPE.bin and TYPE.f32: blocks in which every row of the type's grid comes up at least once, all bits
 that name no row are pseudo-random, and the f16 factors walk through the SCALES of
 make_quant_blocks.py (MXFP4's exponents through all 256); and the float32 values that the gguf
-package dequantises them to. Some of MXFP4's are infinite.
+package dequantises them to. Some of MXFP4's are infinite. It does not know Q1_0 and Q2_0: their
+definition is OWN below.
 
 llama.gguf is two layers, 256 wide, of random blocks; llama.json the answers in the schema of
 tests/golden/tiny, with every weight of these types rounded to float16 first.
@@ -38,6 +39,13 @@ FACTORS = {
 }  # fmt: skip
 KINDS = [*FACTORS, Type.IQ1_M, Type.MXFP4]
 BLOCKS = {Type.IQ1_S: 64, Type.IQ1_M: 64, Type.IQ2_S: 32, Type.IQ4_NL: 64, Type.MXFP4: 256}
+
+# What gguf 0.19.0 does not have, as llama.cpp's ggml-common.h and ggml-quants.c define it:
+# GGUF's number, elements and bytes of a block, and its values.
+OWN = {
+    "Q1_0": (41, 128, 18, lambda d, q: d * (np.unpackbits(q, 1, bitorder="little") * 2.0 - 1)),
+    "Q2_0": (42, 64, 18, lambda d, q: d * ((q.repeat(4, 1) >> ([0, 2, 4, 6] * 16) & 3) - 1.0)),
+}
 
 
 # ---- blocks --------------------------------------------------------------------------------------
@@ -105,26 +113,40 @@ def blocks_of(kind):
     return blocks
 
 
-def write_blocks(root):
-    out = []
+def own_blocks():
+    for name, (number, size, width, values) in OWN.items():
+        bits = Stream(number).integers(2 * width)
+        raw = bits.view(np.uint8).reshape(16, width).copy()
+        put_f16(raw, 0, np.array(SCALES[:16], np.uint16))
+        factors = raw[:, :2].copy().view("<f2").astype(np.float64)
+        yield name, number, size, width, raw, values(factors, raw[:, 2:])
+
+
+def known_blocks():
     for kind in KINDS:
         raw = blocks_of(kind)
         with np.errstate(over="ignore"):
-            values = dequantize(raw, kind).astype("<f4").reshape(-1)
-        assert not np.isnan(values).any()
-        (root / f"{kind.name}.bin").write_bytes(raw.tobytes())
-        (root / f"{kind.name}.f32").write_bytes(values.tobytes())
-        size, width = GGML_QUANT_SIZES[kind]
+            values = dequantize(raw, kind)
+        yield kind.name, int(kind), *GGML_QUANT_SIZES[kind], raw, values
+
+
+def write_blocks(root):
+    out = []
+    for name, number, size, width, raw, values in [*known_blocks(), *own_blocks()]:
+        values = values.astype("<f4").reshape(-1)
+        assert not np.isnan(values).any() and len(values) == len(raw) * size
+        (root / f"{name}.bin").write_bytes(raw.tobytes())
+        (root / f"{name}.f32").write_bytes(values.tobytes())
         out.append(
             dict(
-                type=kind.name,
-                id=int(kind),
+                type=name,
+                id=number,
                 block_values=size,
                 block_bytes=width,
                 blocks=len(raw),
-                bin=f"{kind.name}.bin",
+                bin=f"{name}.bin",
                 bin_sha256=sha256(raw.tobytes()),
-                f32=f"{kind.name}.f32",
+                f32=f"{name}.f32",
                 f32_sha256=sha256(values.tobytes()),
             )
         )
