@@ -11,13 +11,14 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "bench_batch.h"
 #include "cli.h"
 
 enum { MAX_REPEATS = 1000 };
 
 static struct bench_options {
     const char *shape, *type, *format;
-    uint64_t prompt, tokens, depth, repeats, rows;
+    uint64_t prompt, tokens, depth, repeats, rows, batch;
     temper_kv kv;
     bool profile;
 } opt = {.type = "Q4_0", .format = "md", .prompt = 512, .tokens = 128, .repeats = 5, .rows = 512};
@@ -30,6 +31,8 @@ static const option bench_options[] = {
     {"-n", OPTION_COUNT, &opt.tokens, "N", "tokens of the generation test; 0: none (default 128)"},
     {"-d", OPTION_COUNT, &opt.depth, "N", "tokens in the context before each test (default 0)"},
     {"-r", OPTION_COUNT, &opt.repeats, "N", "runs that count (default 5)"},
+    {"--batch", OPTION_COUNT, &opt.batch, "N",
+     "instead: N answers together, beside one alone (1 to 256)"},
     {"--rows", OPTION_COUNT, &opt.rows, "N", "most rows of a prompt at once (default 512)"},
     {"--profile", OPTION_FLAG, &opt.profile, NULL, "time by kernel, to stderr"},
     {"-o", OPTION_TEXT, &opt.format, "FORMAT", "md (default), csv or json"},
@@ -272,6 +275,20 @@ static void print_rows(const temper_engine *engine, const char *path, const benc
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
+static temper_status together(temper_engine *engine, const char *path, temper_error *err)
+{
+    char options[512];
+    options_text(engine, path, options, sizeof options);
+    const bench_batch_options o = {.batch = (uint32_t)opt.batch,
+                                   .tokens = opt.tokens,
+                                   .depth = opt.depth,
+                                   .repeats = opt.repeats,
+                                   .kv = opt.kv,
+                                   .format = opt.format,
+                                   .options = options};
+    return bench_batch(engine, &o, err);
+}
+
 static temper_status bench(temper_engine *engine, const char *path, temper_error *err)
 {
     temper_session *session = NULL;
@@ -287,6 +304,10 @@ static temper_status bench(temper_engine *engine, const char *path, temper_error
         engine, &(temper_session_desc){.context = (uint32_t)context, .kv = opt.kv}, &session, err);
     if (status == TEMPER_OK)
         status = check_output(engine, session, err);
+    if (opt.batch > 0) {
+        temper_session_close(session);
+        return status == TEMPER_OK ? together(engine, path, err) : status;
+    }
     if (status == TEMPER_OK && opt.prompt > 0)
         status = measure(engine, session, true, &rows[count++], err);
     if (status == TEMPER_OK && opt.tokens > 0)
@@ -313,6 +334,11 @@ static int check_usage(void)
     if (opt.rows < 1 || opt.rows > 4096)
         return cli_usage_error("bench", "--rows is %llu; it must be 1 to 4096",
                                (unsigned long long)opt.rows);
+    if (opt.batch > 256)
+        return cli_usage_error("bench", "--batch is %llu; it must be 1 to 256, or 0 for none",
+                               (unsigned long long)opt.batch);
+    if (opt.batch > 0 && opt.tokens == 0)
+        return cli_usage_error("bench", "--batch writes answers: -n must be 1 or more");
     const uint64_t most = 1u << 30;
     if (opt.prompt > most || opt.tokens > most || opt.depth > most)
         return cli_usage_error("bench", "-p, -n and -d must be below %llu",

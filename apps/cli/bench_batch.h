@@ -1,26 +1,22 @@
 /*
- * bench_batch.h - the tests of `temper bench --batch`: answers that are written together.
+ * bench_batch.h - `temper bench --batch N`: answers that are written together.
  */
 #ifndef TEMPER_CLI_BENCH_BATCH_H
 #define TEMPER_CLI_BENCH_BATCH_H
 
 #include "cli.h"
 
-typedef struct bench_batch_result {
-    uint64_t tokens;            /* of all answers, without the first of each */
-    double seconds;             /* from the first token of all to the last */
-    temper_device_stats before; /* when the timed part began */
-} bench_batch_result;
+typedef struct bench_batch_options {
+    uint32_t batch;         /* answers at once, 1 to 256 */
+    uint64_t tokens, depth; /* of each answer, and in the context before it */
+    uint64_t repeats;       /* runs that count, 1 or more */
+    temper_kv kv;
+    const char *format;  /* "md", "csv" or "json" */
+    const char *options; /* what the table says of the model and the device */
+} bench_batch_options;
 
-/* A batch for so many answers of `context` ids each. */
-temper_status bench_batch_open(temper_engine *engine, uint32_t count, uint64_t context,
-                               temper_batch **out, temper_error *err);
-
-/* One run: `count` texts of `depth` ids and one more are brought into the cache, then all their
- * answers of `tokens` tokens are written together. A model may end some of them earlier: what came
- * is counted. TEMPER_STOPPED after Ctrl-C. */
-temper_status bench_batch_run(temper_engine *engine, temper_batch *batch, uint32_t count,
-                              uint64_t depth, uint64_t tokens, bench_batch_result *result,
-                              temper_error *err);
+/* Measures one answer alone and `batch` together, and prints a row for each: tokens a second of all
+ * together. TEMPER_STOPPED after Ctrl-C. */
+temper_status bench_batch(temper_engine *engine, const bench_batch_options *o, temper_error *err);
 
 #endif
