@@ -314,6 +314,11 @@ static void run(check_context *c, uint32_t i)
     shape_x(&p, x);
     check_that(c, w.weight->halves == (p.kind != LARGE_W), "f16 %s hold the weight",
                w.weight->halves ? "is thought to" : "is thought not to");
+    const op_products all = {
+        .scratch = {.buffer = w.weight->parts[0].data}, .fixed = true, .half = true};
+    if (p.kind == LARGE_W)
+        check_that(c, op_matmul_row(c->device, w.weight, p.rows, p.n, &all)->tile == NULL,
+                   "f16 would be used");
     if (p.kind == SLICED)
         check_that(c, op_tile_slices(r.row->tile, p.rows, p.n, p.k) > 1, "K is not split");
     r.weight = w.weight;

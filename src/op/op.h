@@ -23,8 +23,8 @@
  *    op_weight_create.
  *  - Long work is cut into dispatches of bounded length (OP_DISPATCH_WORK); grids above the
  *    device's max_workgroups fold into a second dimension.
- *  - One pass through gpu_record_prepare with one row and one with many (2 or more) asks for every
- *    pipeline that any row count or length needs later.
+ *  - One pass through gpu_record_prepare with one row and one with the most there will be asks for
+ *    every pipeline that any row count or length needs later.
  *  - NaN in an input reaches every output that depends on it.
  *
  * Letters: rows = tokens of this step; N output channels, K input channels of a weight; D head_dim;
