@@ -215,6 +215,7 @@ const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, 
                       .half = with != NULL && with->half && weight->halves};
     if (op_single_rows_fit(&shape) && rows_are_aligned(device, weight->k, width))
         shape.rows = 1;
+    shape.tile = op_tile_best(&shape);
     return op_choose(device, &op_table_matmul, &shape);
 }
 

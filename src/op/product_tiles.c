@@ -156,43 +156,43 @@ static const op_tile *best_tile(const op_shape *shape, double *us)
     return best;
 }
 
-/* ---- predicates of the table ----------------------------------------------------------------- */
-
 static bool half_takes(const op_shape *shape)
 {
     return shape->scratch && shape->half && shape->rows >= 2 && shape->n >= LEAST_COLS &&
            shape->k % 32 == 0 && shape->k <= MOST_K;
 }
 
-static bool is_best(const op_shape *shape, int tile)
+const op_tile *op_tile_best(const op_shape *shape)
 {
     double us = 0;
-    return half_takes(shape) && best_tile(shape, &us) == &op_tiles[tile];
+    return half_takes(shape) ? best_tile(shape, &us) : NULL;
 }
+
+/* ---- predicates of the table ----------------------------------------------------------------- */
 
 bool op_tile_fits_128(const op_shape *shape)
 {
-    return is_best(shape, OP_TILE_128);
+    return shape->tile == &op_tiles[OP_TILE_128];
 }
 
 bool op_tile_fits_64(const op_shape *shape)
 {
-    return is_best(shape, OP_TILE_64);
+    return shape->tile == &op_tiles[OP_TILE_64];
 }
 
 bool op_tile_fits_32(const op_shape *shape)
 {
-    return is_best(shape, OP_TILE_32);
+    return shape->tile == &op_tiles[OP_TILE_32];
 }
 
 bool op_tile_fits_16(const op_shape *shape)
 {
-    return is_best(shape, OP_TILE_16);
+    return shape->tile == &op_tiles[OP_TILE_16];
 }
 
 bool op_tile_fits_16_deep(const op_shape *shape)
 {
-    return is_best(shape, OP_TILE_16_DEEP);
+    return shape->tile == &op_tiles[OP_TILE_16_DEEP];
 }
 
 uint32_t op_first_rows(gpu_recorder *rec, uint32_t rows)

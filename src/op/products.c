@@ -94,6 +94,7 @@ op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format forma
     rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
     for (uint64_t r = ROWS_UNIT; rows >= 2 && r < (uint64_t)rows + ROWS_UNIT; r += ROWS_UNIT) {
         shape.rows = min_u64(r, rows);
+        shape.tile = op_tile_best(&shape);
         const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
         if (row->tile == NULL)
             continue;

@@ -14,19 +14,6 @@
 #include "gpu/gpu.h"
 #include "op/op.h"
 
-/* What a predicate may look at; fields that mean nothing to an op are 0. */
-typedef struct op_shape {
-    uint64_t rows, n, k;
-    weight_format format;
-    bool greedy;               /* a sampler at temperature 0 */
-    uint64_t workgroup_memory; /* of the device */
-    bool fixed;                /* 16-bit fixed point will do for a single row */
-    bool scratch;              /* there is room for inputs in f16 */
-    bool half;         /* f16 operands are allowed, the device is good at them, and they hold
-                          the weight */
-    uint32_t subgroup; /* lanes, where all subgroups of the device have as many; else 0 */
-} op_shape;
-
 /* A tile of product_matrix.wgsl: options of that kernel, and what it costs. */
 typedef struct op_tile {
     uint32_t down, across, sub_m, sub_n, teams, units;
@@ -36,6 +23,20 @@ typedef struct op_tile {
     double fixed;     /* and besides */
     double alone;     /* the share of both that one workgroup a core takes */
 } op_tile;
+
+/* What a predicate may look at; fields that mean nothing to an op are 0. */
+typedef struct op_shape {
+    uint64_t rows, n, k;
+    weight_format format;
+    bool greedy;               /* a sampler at temperature 0 */
+    uint64_t workgroup_memory; /* of the device */
+    bool fixed;                /* 16-bit fixed point will do for a single row */
+    bool scratch;              /* there is room for inputs in f16 */
+    bool half;           /* f16 operands are allowed, the device is good at them, and they hold
+                            the weight */
+    uint32_t subgroup;   /* lanes, where all subgroups of the device have as many; else 0 */
+    const op_tile *tile; /* op_tile_best of all this */
+} op_shape;
 
 typedef struct op_kernel_row {
     const char *name;
@@ -240,7 +241,10 @@ bool op_tile_takes_k(const op_tile *t, uint64_t k);
 /* Into how many slices K is split where so few tiles would leave most of a device idle; 1: not. */
 uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k);
 
-/* Predicates: the tile is the fastest for the shape. */
+/* The fastest tile for the shape, whose own tile is not looked at; NULL where none takes it. */
+const op_tile *op_tile_best(const op_shape *shape);
+
+/* Predicates: it is this one. */
 bool op_tile_fits_128(const op_shape *shape);
 bool op_tile_fits_64(const op_shape *shape);
 bool op_tile_fits_32(const op_shape *shape);
