@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/folder.h"
 #include "cli.h"
 
 #define DEFAULT_MODEL "SmolLM2-135M-Instruct-Q4_1.gguf"
@@ -76,20 +77,10 @@ const temper_widen *cli_widen(void)
 
 const char *cli_model_path(const char *given)
 {
-    static char path[4096];
+    static char path[FOLDER_PATH_BYTES];
     if (given != NULL)
         return given;
-    const char *cache = getenv("TEMPER_CACHE"), *xdg = getenv("XDG_CACHE_HOME"),
-               *home = getenv("HOME");
-    int length;
-    if (cache != NULL && cache[0] != '\0')
-        length = snprintf(path, sizeof path, "%s/models/%s", cache, DEFAULT_MODEL);
-    else if (xdg != NULL && xdg[0] == '/') /* as set-up has it: a relative one is ignored */
-        length = snprintf(path, sizeof path, "%s/temper/models/%s", xdg, DEFAULT_MODEL);
-    else
-        length = snprintf(path, sizeof path, "%s/.cache/temper/models/%s", home == NULL ? "" : home,
-                          DEFAULT_MODEL);
-    if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0)
+    if (folder_of_user("models/" DEFAULT_MODEL, path) && access(path, R_OK) == 0)
         return path;
     strbuf shown = {0};
     cli_one_line(&shown, path, strlen(path));

@@ -172,26 +172,52 @@ TEMPER_API temper_device *temper_device_retain(temper_device *device);
 /* Gives a reference back; the last one closes the device. */
 TEMPER_API void temper_device_release(temper_device *device);
 
+/* What a kernel multiplies with: each has a rate of its own on a card. */
+typedef enum temper_unit {
+    TEMPER_UNIT_F32,    /* fused multiply-adds of f32 */
+    TEMPER_UNIT_DOT4,   /* four products of bytes an instruction */
+    TEMPER_UNIT_MATRIX, /* matrix units */
+    TEMPER_UNITS
+} temper_unit;
+
 /* What a device has cost so far. Bytes are of GPU memory. */
 typedef struct temper_device_stats {
     uint64_t live_bytes, peak_bytes;
     uint64_t weight_bytes, cache_bytes, scratch_bytes; /* alive now */
     uint64_t dispatches, submits, readbacks;
     uint64_t buffers_created, bind_groups_created, pipelines_created;
+    uint64_t work_bytes; /* that the dispatches had to move at the least, and the additions and */
+    uint64_t work_operations[TEMPER_UNITS]; /* multiplications that they had to do, by unit */
 } temper_device_stats;
 
 TEMPER_API temper_device_stats temper_device_get_stats(const temper_device *device);
 
 typedef struct temper_profile_row {
     const char *kernel; /* static */
+    temper_unit unit;
     uint64_t dispatches;
-    double seconds; /* of the GPU, by timestamps */
+    double seconds;             /* of the GPU, by timestamps */
+    uint64_t bytes, operations; /* as work_bytes and work_operations */
 } temper_profile_row;
+
+/* One dispatch. */
+typedef struct temper_profile_event {
+    const char *kernel; /* static */
+    uint64_t submit;    /* the number of its submit */
+    double submitted;   /* seconds of the host's clock, from any beginning */
+    double begin, end;  /* seconds of the GPU's clock, from any other */
+    uint64_t bytes, operations;
+} temper_profile_event;
 
 /* Switches timing by kernel on or off. While it is on, every dispatch runs in a pass of its own, so
  * that steps take longer than the sum of their kernels. TEMPER_UNSUPPORTED where the device has no
  * timestamps. */
 TEMPER_API temper_status temper_device_profile(temper_device *device, bool on, temper_error *err);
+
+/* Fills up to `capacity` events with the dispatches since the last temper_device_profile_take, in
+ * the order of their submits; returns how many there are: of a very long run, the first 262144. */
+TEMPER_API uint32_t temper_device_profile_events(temper_device *device,
+                                                 temper_profile_event *events, uint32_t capacity);
 
 /* Fills up to `capacity` rows, the costliest first, with what ran since the last call; returns how
  * many kernels there were. */

@@ -59,6 +59,21 @@ void gpu_device_mark(gpu_device *device, uint32_t bits)
     device->marks |= bits;
 }
 
+void gpu_device_keep(gpu_device *device, void *thing, void (*release)(void *thing))
+{
+    assert(device != NULL && release != NULL);
+    if (device->kept != NULL)
+        device->release_kept(device->kept);
+    device->kept = thing;
+    device->release_kept = release;
+}
+
+void *gpu_device_kept(const gpu_device *device)
+{
+    assert(device != NULL);
+    return device->kept;
+}
+
 temper_status gpu_device_status(gpu_device *device, error *err)
 {
     assert(device != NULL);
@@ -355,6 +370,9 @@ static void close_device(gpu_device *device)
         wgpuInstanceRelease(device->instance);
     }
     gpu_recorder_free(&device->recorder);
+    gpu_profile_close(device);
+    if (device->kept != NULL)
+        device->release_kept(device->kept);
     mem_free(device->no_memory);
     pthread_mutex_destroy(&device->failure_lock);
     mem_free(device);

@@ -156,6 +156,11 @@ bool gpu_device_robust(const gpu_device *device);
 uint32_t gpu_device_marks(const gpu_device *device);
 void gpu_device_mark(gpu_device *device, uint32_t bits);
 
+/* One thing more that the room above keeps with a device: NULL at first. The device owns it: it
+ * goes by `release` when another one comes or the device closes. */
+void gpu_device_keep(gpu_device *device, void *thing, void (*release)(void *thing));
+void *gpu_device_kept(const gpu_device *device);
+
 /* The first failure of the device, or TEMPER_OK. */
 temper_status gpu_device_status(gpu_device *device, error *err);
 
@@ -242,6 +247,10 @@ bool gpu_recorder_prepares(const gpu_recorder *rec);
 void gpu_record_dispatch(gpu_recorder *rec, gpu_pipeline *pipeline, const gpu_view *views,
                          const void *params, uint32_t x, uint32_t y, uint32_t z);
 
+/* What the next dispatch must move and compute at the least, for gpu_counters and profiles: every
+ * byte once, an addition and a multiplication as an operation each. Said by nobody: nothing. */
+void gpu_record_work(gpu_recorder *rec, uint64_t bytes, uint64_t operations);
+
 /* Equal sizes, different buffers; offsets and sizes are multiples of 4. Size 0 records nothing. */
 void gpu_record_copy(gpu_recorder *rec, gpu_view from, gpu_view to);
 void gpu_record_clear(gpu_recorder *rec, gpu_view view);
@@ -279,6 +288,7 @@ typedef struct gpu_counters {
     uint64_t live_total, peak_total;
     uint64_t buffers_created, bind_groups_created, pipelines_created;
     uint64_t dispatches, submits, readbacks, readback_bytes;
+    uint64_t work_bytes, work_operations[GPU_UNITS];   /* of gpu_record_work, submitted */
 } gpu_counters;
 
 gpu_counters gpu_device_counters(const gpu_device *device);
@@ -289,17 +299,36 @@ void gpu_device_reset_peak(gpu_device *device);
  * for, it brings live_total to 0. */
 void gpu_trim(gpu_device *device);
 
+/* The unit that a kernel multiplies with, by what its source calls. */
+gpu_unit gpu_kernel_unit(const gpu_kernel *kernel);
+
 typedef struct gpu_profile_row {
     const char *kernel;     /* borrowed from the kernel */
+    gpu_unit unit;
     uint64_t dispatches;
     double seconds;         /* GPU time by timestamps */
+    uint64_t bytes, operations;   /* as gpu_record_work has them */
 } gpu_profile_row;
+
+/* One dispatch. */
+typedef struct gpu_profile_event {
+    const char *kernel;
+    uint64_t submit;        /* its number, counted from 1 in the life of the device */
+    double submitted;       /* clock_seconds when it was */
+    uint64_t begin, end;    /* nanoseconds of the GPU's own clock */
+    uint64_t bytes, operations;
+} gpu_profile_event;
+
+enum { GPU_PROFILE_EVENTS = 1 << 18 };   /* kept at the most; later dispatches count in rows only */
 
 /* Switches timing by kernel on or off (needs GPU_FEATURE_TIMESTAMPS: TEMPER_UNSUPPORTED without).
  * While on, every dispatch runs in a pass of its own. gpu_profile_take fills up to `capacity` rows,
  * the costliest first, returns how many kernels there were, and starts again from zero; call it
- * after gpu_wait or gpu_finish. */
+ * after gpu_wait or gpu_finish. gpu_profile_events gives the single dispatches since then, in the
+ * order of their submits: *out is a view until the next call of gpu_profile_take or of anything
+ * that submits or waits. */
 temper_status gpu_profile(gpu_device *device, bool on, error *err);
+uint32_t gpu_profile_events(gpu_device *device, const gpu_profile_event **out);
 uint32_t gpu_profile_take(gpu_device *device, gpu_profile_row *rows, uint32_t capacity);
 
 /* ---- for the tests -------------------------------------------------------------------------- */

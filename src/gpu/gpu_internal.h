@@ -113,7 +113,8 @@ struct gpu_pipeline {
     bool scope_arrived;         /* ... and told what it thinks of the module */
     WGPUFuture scope_future;
     error failure;
-    uint64_t profile_dispatches;
+    gpu_unit unit;
+    uint64_t profile_dispatches, profile_bytes, profile_operations;
     double profile_seconds;
     uint32_t values[];
 };
@@ -158,6 +159,7 @@ typedef struct gpu_command {
     uint32_t first_param;     /* in gpu_recorder.params */
     uint32_t x, y, z;
     gpu_pipeline *pipeline;
+    uint64_t bytes, operations;   /* of gpu_record_work */
 } gpu_command;
 
 struct gpu_recorder {
@@ -176,6 +178,7 @@ struct gpu_recorder {
     gpu_view readbacks[GPU_READBACKS_PER_SUBMIT];
     uint32_t readback_count;
     uint64_t readback_bytes;
+    uint64_t next_bytes, next_operations;   /* of the next dispatch */
     error failure;
 };
 
@@ -216,6 +219,12 @@ void gpu_submissions_close(gpu_device *device);
 
 /* ---- profiling (profile.c) ------------------------------------------------------------------ */
 
+/* What a dispatch was, as long as the recording that held it is gone. */
+typedef struct gpu_profile_mark {
+    gpu_pipeline *pipeline;
+    uint64_t bytes, operations;
+} gpu_profile_mark;
+
 /* The timestamps of one submit: two a dispatch, in query sets of bounded size. */
 typedef struct gpu_profile_block {
     struct gpu_profile_block *next;
@@ -223,8 +232,10 @@ typedef struct gpu_profile_block {
     uint32_t set_count;
     gpu_buffer *resolved;     /* query results on the GPU */
     gpu_staging *staging;
-    gpu_pipeline **pipelines; /* of each dispatch */
+    gpu_profile_mark *marks;  /* of each dispatch */
     uint32_t count, capacity;
+    uint64_t serial;          /* of the submit */
+    double submitted;
     WGPUFuture future;
     bool arrived;
     bool mapped;
@@ -232,13 +243,14 @@ typedef struct gpu_profile_block {
 
 /* A block for `count` dispatches, or NULL with the reason in err. */
 gpu_profile_block *gpu_profile_begin(gpu_device *device, uint32_t count, error *err);
-WGPUPassTimestampWrites gpu_profile_writes(gpu_profile_block *block, gpu_pipeline *pipeline);
+WGPUPassTimestampWrites gpu_profile_writes(gpu_profile_block *block, const gpu_command *command);
 void gpu_profile_resolve(gpu_profile_block *block, WGPUCommandEncoder encoder);
 void gpu_profile_map(gpu_device *device, gpu_profile_block *block);
 
 /* Adds a finished block's times to its pipelines (unless the device has failed) and frees it. */
 void gpu_profile_collect(gpu_device *device, gpu_profile_block *block);
 void gpu_profile_free(gpu_profile_block *block);
+void gpu_profile_close(gpu_device *device);
 
 /* ---- the device (device.c) ------------------------------------------------------------------ */
 
@@ -252,12 +264,16 @@ struct gpu_device {
     gpu_limits limits;
     uint32_t features;
     uint32_t marks;
+    void *kept;
+    void (*release_kept)(void *kept);
     bool robust;
     bool guard;
     uint64_t bound_max;       /* the largest binding that the library takes */
     bool measure;             /* a workgroup limit is worse than the adapter's: ours to enforce */
     bool closing;
     bool profiling;
+    gpu_profile_event *events;
+    uint32_t event_count, event_capacity;
 
     /* Guards the failure: the library may report one from a thread of its own. */
     pthread_mutex_t failure_lock;

@@ -18,6 +18,14 @@ typedef enum gpu_feature {
     GPU_FEATURE_IMMEDIATES = 1 << 4,       /* immediate data of 64 bytes */
 } gpu_feature;
 
+/* What a kernel multiplies with: each has a rate of its own on a card. */
+typedef enum gpu_unit {
+    GPU_UNIT_F32,     /* fused multiply-adds of f32 */
+    GPU_UNIT_DOT4,    /* dot4I8Packed: four products an instruction */
+    GPU_UNIT_MATRIX,  /* subgroup matrices */
+    GPU_UNITS
+} gpu_unit;
+
 typedef enum gpu_access { GPU_READ, GPU_READ_WRITE } gpu_access;
 
 typedef struct gpu_kernel_binding {

@@ -317,6 +317,7 @@ gpu_pipeline *gpu_pipeline_get(gpu_device *device, const gpu_kernel *kernel, con
         return device->no_memory;
     pipeline->device = device;
     pipeline->kernel = kernel;
+    pipeline->unit = gpu_kernel_unit(kernel);
     pipeline->hash = hash;
     memcpy(pipeline->values, values, bytes);
     pipeline->next = *bucket;

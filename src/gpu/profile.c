@@ -3,8 +3,10 @@
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "gpu/gpu_internal.h"
 
@@ -23,6 +25,16 @@ temper_status gpu_profile(gpu_device *device, bool on, error *err)
     return TEMPER_OK;
 }
 
+/* "dot4I8Packed(" in the source of a kernel: a call, since a comment would not have the bracket. */
+gpu_unit gpu_kernel_unit(const gpu_kernel *kernel)
+{
+    if (kernel->needs & GPU_FEATURE_SUBGROUP_MATRIX)
+        return GPU_UNIT_MATRIX;
+    return strstr(kernel->source, "dot4I8Packed(") != NULL ? GPU_UNIT_DOT4 : GPU_UNIT_F32;
+}
+
+/* ---- the timestamps of a submit ------------------------------------------------------------- */
+
 void gpu_profile_free(gpu_profile_block *block)
 {
     for (uint32_t i = 0; i < block->set_count; i++)
@@ -32,7 +44,7 @@ void gpu_profile_free(gpu_profile_block *block)
     if (block->staging != NULL)
         block->staging->busy = false;
     mem_free(block->sets);
-    mem_free(block->pipelines);
+    mem_free(block->marks);
     mem_free(block);
 }
 
@@ -47,9 +59,10 @@ gpu_profile_block *gpu_profile_begin(gpu_device *device, uint32_t count, error *
         return NULL;
     }
     block->capacity = count;
+    block->submitted = clock_seconds();
     block->sets = mem_calloc(sets, sizeof block->sets[0]);
-    block->pipelines = mem_calloc(count, sizeof block->pipelines[0]);
-    if (block->sets == NULL || block->pipelines == NULL) {
+    block->marks = mem_calloc(count, sizeof block->marks[0]);
+    if (block->sets == NULL || block->marks == NULL) {
         error_set(err, TEMPER_NO_MEMORY, "no host memory for a profile");
     } else if (gpu_buffer_create_as(device, bytes, GPU_PURPOSE_STAGING,
                                     WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc,
@@ -67,13 +80,13 @@ gpu_profile_block *gpu_profile_begin(gpu_device *device, uint32_t count, error *
     return NULL;
 }
 
-WGPUPassTimestampWrites gpu_profile_writes(gpu_profile_block *block, gpu_pipeline *pipeline)
+WGPUPassTimestampWrites gpu_profile_writes(gpu_profile_block *block, const gpu_command *command)
 {
     assert(block->count < block->capacity);
     const uint32_t at = block->count++;
     const uint32_t query = 2 * (at % SET_DISPATCHES);
 
-    block->pipelines[at] = pipeline;
+    block->marks[at] = (gpu_profile_mark){command->pipeline, command->bytes, command->operations};
     return (WGPUPassTimestampWrites){.querySet = block->sets[at / SET_DISPATCHES],
                                      .beginningOfPassWriteIndex = query,
                                      .endOfPassWriteIndex = query + 1};
@@ -109,6 +122,50 @@ void gpu_profile_map(gpu_device *device, gpu_profile_block *block)
                                        (size_t)block->capacity * 2 * QUERY_BYTES, callback);
 }
 
+/* Room for `more` events; false where there is no memory, or too many of them. */
+static bool reserve_events(gpu_device *device, uint32_t more)
+{
+    const uint32_t wanted = device->event_count + more;
+
+    if (wanted <= device->event_capacity)
+        return true;
+    if (wanted > GPU_PROFILE_EVENTS)
+        return false;
+    const uint32_t capacity = (uint32_t)min_u64(max_u64(wanted, 2 * device->event_capacity),
+                                                GPU_PROFILE_EVENTS);
+    gpu_profile_event *larger = mem_realloc(device->events, capacity * sizeof larger[0]);
+    if (larger == NULL)
+        return false;
+    device->events = larger;
+    device->event_capacity = capacity;
+    return true;
+}
+
+static void add(gpu_device *device, const gpu_profile_block *block, uint32_t i, uint64_t begin,
+                uint64_t end)
+{
+    const gpu_profile_mark *mark = &block->marks[i];
+
+    mark->pipeline->profile_dispatches++;
+    mark->pipeline->profile_bytes += mark->bytes;
+    mark->pipeline->profile_operations += mark->operations;
+    /* Drivers may wrap their counters, which shows as an end before the beginning. */
+    if (end <= begin)
+        return;
+    mark->pipeline->profile_seconds += (double)(end - begin) * 1e-9;
+    if (!reserve_events(device, 1))
+        return;
+    device->events[device->event_count++] = (gpu_profile_event){
+        .kernel = mark->pipeline->kernel->name,
+        .submit = block->serial,
+        .submitted = block->submitted,
+        .begin = begin,
+        .end = end,
+        .bytes = mark->bytes,
+        .operations = mark->operations,
+    };
+}
+
 void gpu_profile_collect(gpu_device *device, gpu_profile_block *block)
 {
     const uint64_t *times =
@@ -117,16 +174,25 @@ void gpu_profile_collect(gpu_device *device, gpu_profile_block *block)
                       : NULL;
 
     for (uint32_t i = 0; times != NULL && i < block->count &&
-                         gpu_device_status(device, NULL) == TEMPER_OK; i++) {
-        block->pipelines[i]->profile_dispatches++;
-        /* Drivers may wrap their counters, which shows as an end before the beginning. */
-        if (times[2 * i + 1] > times[2 * i])
-            block->pipelines[i]->profile_seconds +=
-                (double)(times[2 * i + 1] - times[2 * i]) * 1e-9;
-    }
+                         gpu_device_status(device, NULL) == TEMPER_OK; i++)
+        add(device, block, i, times[2 * i], times[2 * i + 1]);
     if (block->mapped)
         wgpuBufferUnmap(block->staging->buffer->handle);
     gpu_profile_free(block);
+}
+
+void gpu_profile_close(gpu_device *device)
+{
+    mem_free(device->events);
+}
+
+/* ---- what it comes to ----------------------------------------------------------------------- */
+
+uint32_t gpu_profile_events(gpu_device *device, const gpu_profile_event **out)
+{
+    gpu_submissions_reap(device);
+    *out = device->events;
+    return device->event_count;
 }
 
 static int by_seconds(const void *a, const void *b)
@@ -153,12 +219,15 @@ uint32_t gpu_profile_take(gpu_device *device, gpu_profile_row *rows, uint32_t ca
         while (at < count && found[at].kernel != one->kernel->name)
             at++;
         if (at == count)
-            found[count++].kernel = one->kernel->name;
+            found[count++] = (gpu_profile_row){.kernel = one->kernel->name, .unit = one->unit};
         found[at].dispatches += one->profile_dispatches;
         found[at].seconds += one->profile_seconds;
-        one->profile_dispatches = 0;
+        found[at].bytes += one->profile_bytes;
+        found[at].operations += one->profile_operations;
+        one->profile_dispatches = one->profile_bytes = one->profile_operations = 0;
         one->profile_seconds = 0;
     }
+    device->event_count = 0;
     qsort(found, count, sizeof found[0], by_seconds);
     for (uint32_t i = 0; i < count && i < capacity; i++)
         rows[i] = found[i];

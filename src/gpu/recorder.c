@@ -35,6 +35,7 @@ static gpu_recorder *begin(gpu_device *device, bool prepare)
     rec->command_count = rec->view_count = rec->param_count = 0;
     rec->dispatch_count = rec->param_slots = rec->readback_count = 0;
     rec->readback_bytes = 0;
+    rec->next_bytes = rec->next_operations = 0;
     error_clear(&rec->failure);
     return rec;
 }
@@ -197,10 +198,19 @@ static bool check_dispatch(gpu_recorder *rec, const gpu_kernel *kernel, const gp
     return true;
 }
 
+void gpu_record_work(gpu_recorder *rec, uint64_t bytes, uint64_t operations)
+{
+    assert(rec->open);
+    rec->next_bytes = bytes;
+    rec->next_operations = operations;
+}
+
 void gpu_record_dispatch(gpu_recorder *rec, gpu_pipeline *pipeline, const gpu_view *views,
                          const void *params, uint32_t x, uint32_t y, uint32_t z)
 {
     assert(rec->open && pipeline != NULL && pipeline->device == rec->device);
+    const uint64_t bytes = rec->next_bytes, operations = rec->next_operations;
+    rec->next_bytes = rec->next_operations = 0;
     if (rec->failure.status != TEMPER_OK)
         return;
     if (pipeline->state == GPU_PIPELINE_FAILED) {
@@ -221,6 +231,8 @@ void gpu_record_dispatch(gpu_recorder *rec, gpu_pipeline *pipeline, const gpu_vi
     if (command == NULL)
         return;
     command->pipeline = pipeline;
+    command->bytes = bytes;
+    command->operations = operations;
     command->x = x;
     command->y = y;
     command->z = z;

@@ -266,13 +266,13 @@ static void end_pass(encoding *e)
     e->pass = NULL;
 }
 
-static void begin_pass(encoding *e, gpu_pipeline *pipeline)
+static void begin_pass(encoding *e, const gpu_command *command)
 {
     WGPUPassTimestampWrites writes;
     WGPUComputePassDescriptor desc = {0};
 
     if (e->profile != NULL) {
-        writes = gpu_profile_writes(e->profile, pipeline);
+        writes = gpu_profile_writes(e->profile, command);
         desc.timestampWrites = &writes;
     }
     e->pass = wgpuCommandEncoderBeginComputePass(e->encoder, &desc);
@@ -310,7 +310,7 @@ static void encode_dispatch(encoding *e, const gpu_command *command)
     if (e->profile != NULL)
         end_pass(e);
     if (e->pass == NULL)
-        begin_pass(e, pipeline);
+        begin_pass(e, command);
     if (pipeline->handle != e->pipeline)
         wgpuComputePassEncoderSetPipeline(e->pass, pipeline->handle);
     if (group != e->group)
@@ -464,6 +464,17 @@ static void request_results(gpu_device *device, gpu_submission *sub)
         gpu_profile_map(device, sub->profile);
 }
 
+static void count_work(gpu_counters *counters, const gpu_recorder *rec)
+{
+    for (uint32_t i = 0; i < rec->command_count; i++) {
+        const gpu_command *command = &rec->commands[i];
+        if (command->kind != GPU_COMMAND_DISPATCH)
+            continue;
+        counters->work_bytes += command->bytes;
+        counters->work_operations[command->pipeline->unit] += command->operations;
+    }
+}
+
 static temper_status submit(gpu_device *device, const gpu_recorder *rec, bool wanted,
                             uint64_t *serial, error *err)
 {
@@ -479,6 +490,8 @@ static temper_status submit(gpu_device *device, const gpu_recorder *rec, bool wa
     sub->serial = ++device->serial;
     sub->wanted = wanted;
     sub->readback_bytes = rec->readback_bytes;
+    if (sub->profile != NULL)
+        sub->profile->serial = sub->serial;
     push_scopes(device);
     const bool encoded = encode(device, rec, sub);
     if (!encoded) {
@@ -496,6 +509,7 @@ static temper_status submit(gpu_device *device, const gpu_recorder *rec, bool wa
     device->counters.dispatches += rec->dispatch_count;
     device->counters.readbacks += rec->readback_count;
     device->counters.readback_bytes += rec->readback_bytes;
+    count_work(&device->counters, rec);
     *serial = sub->serial;
     return TEMPER_OK;
 }

@@ -163,8 +163,16 @@ temper_device_stats temper_device_get_stats(const temper_device *device)
         .buffers_created = c.buffers_created,
         .bind_groups_created = c.bind_groups_created,
         .pipelines_created = c.pipelines_created,
+        .work_bytes = c.work_bytes,
+        .work_operations = {c.work_operations[GPU_UNIT_F32], c.work_operations[GPU_UNIT_DOT4],
+                            c.work_operations[GPU_UNIT_MATRIX]},
     };
 }
+
+/* The same units under two names: the public header knows nothing of the rooms. */
+static_assert(TEMPER_UNIT_F32 == (int)GPU_UNIT_F32 && TEMPER_UNIT_DOT4 == (int)GPU_UNIT_DOT4 &&
+                  TEMPER_UNIT_MATRIX == (int)GPU_UNIT_MATRIX && TEMPER_UNITS == (int)GPU_UNITS,
+              "temper_unit and gpu_unit differ");
 
 temper_status temper_device_profile(temper_device *device, bool on, temper_error *err)
 {
@@ -177,6 +185,29 @@ temper_status temper_device_profile(temper_device *device, bool on, temper_error
     return switched;
 }
 
+uint32_t temper_device_profile_events(temper_device *device, temper_profile_event *events,
+                                      uint32_t capacity)
+{
+    assert(device != NULL && (events != NULL || capacity == 0));
+    const gpu_profile_event *list = NULL;
+    const uint32_t count = gpu_profile_events(device->gpu, &list);
+    for (uint32_t i = 0; i < count && i < capacity; i++) {
+        /* Differences of nanoseconds are exact in a double, and of the host's uptime they are not.
+         */
+        const uint64_t origin = list[0].begin;
+        events[i] = (temper_profile_event){
+            .kernel = list[i].kernel,
+            .submit = list[i].submit,
+            .submitted = list[i].submitted,
+            .begin = (double)(int64_t)(list[i].begin - origin) * 1e-9,
+            .end = (double)(int64_t)(list[i].end - origin) * 1e-9,
+            .bytes = list[i].bytes,
+            .operations = list[i].operations,
+        };
+    }
+    return count;
+}
+
 uint32_t temper_device_profile_take(temper_device *device, temper_profile_row *rows,
                                     uint32_t capacity)
 {
@@ -185,7 +216,14 @@ uint32_t temper_device_profile_take(temper_device *device, temper_profile_row *r
     const uint32_t most = capacity < PROFILE_ROWS ? capacity : PROFILE_ROWS;
     const uint32_t count = gpu_profile_take(device->gpu, list, most);
     for (uint32_t i = 0; i < count && i < most; i++)
-        rows[i] = (temper_profile_row){list[i].kernel, list[i].dispatches, list[i].seconds};
+        rows[i] = (temper_profile_row){
+            .kernel = list[i].kernel,
+            .unit = (temper_unit)list[i].unit,
+            .dispatches = list[i].dispatches,
+            .seconds = list[i].seconds,
+            .bytes = list[i].bytes,
+            .operations = list[i].operations,
+        };
     return count;
 }
 

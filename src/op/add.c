@@ -31,6 +31,7 @@ void op_add(gpu_recorder *rec, gpu_view a, gpu_view b, gpu_view out, uint64_t co
             .out = op_view_rows(device, out, at, some, 4),
         };
         const struct kernel_add_params params = {.count = (uint32_t)some};
+        gpu_record_work(rec, some * 12, some);
         kernel_add_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

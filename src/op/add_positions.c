@@ -35,6 +35,7 @@ void op_add_positions(gpu_recorder *rec, gpu_view x, gpu_view table, gpu_view ro
         };
         const struct kernel_add_positions_params params = {
             .count = (uint32_t)(count * cols), .cols = cols, .positions = positions};
+        gpu_record_work(rec, count * cols * 12, count * cols);
         kernel_add_positions_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

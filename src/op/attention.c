@@ -154,6 +154,10 @@ void op_record_attention_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
         .splits = splits,
     };
     const op_grid grid = op_fold(device, params.heads);
+    const uint64_t parts = (uint64_t)s->rows * s->q_heads * splits;
+    gpu_record_work(
+        rec, parts * (s->head_dim + 2) * 4 + (uint64_t)s->rows * s->q_heads * s->head_dim * 4,
+        parts * s->head_dim * 2);
     kernel_attention_join_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
 }
 
@@ -241,6 +245,7 @@ void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_ca
     v.scratch.size =
         min_u64(scratch.size, gpu_device_limits(device)->max_storage_binding / 16 * 16);
     const tiling t = make_tiling(shape);
+    op_record_attention_work(rec, shape);
     const op_kernel_row *row = op_attention_row(device, shape, t.rows);
     uint32_t splits = t.splits;
     if (t.rows > 1)

@@ -32,5 +32,6 @@ void op_best(gpu_recorder *rec, gpu_view logits, gpu_view chosen, gpu_view out, 
         .rows = rows, .vocab = vocab, .first = first, .count = count};
     gpu_device *device = gpu_recorder_device(rec);
     const op_grid grid = op_fold(device, rows);
+    gpu_record_work(rec, (uint64_t)rows * vocab * 4, ((uint64_t)count + 1) * rows * vocab);
     kernel_best_dispatch(rec, kernel_best_get(device), &views, &params, grid.x, grid.y, 1);
 }

@@ -28,6 +28,7 @@ void op_bias(gpu_recorder *rec, gpu_view y, gpu_view bias, uint32_t rows, uint32
         const struct kernel_bias_views views = {.y = op_view_rows(device, y, row, count, row_bytes),
                                                 .bias = bias};
         const struct kernel_bias_params params = {.count = (uint32_t)(count * cols), .cols = cols};
+        gpu_record_work(rec, count * cols * 8 + row_bytes, count * cols);
         kernel_bias_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

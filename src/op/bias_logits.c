@@ -25,6 +25,7 @@ void op_bias_logits(gpu_recorder *rec, gpu_view logits, gpu_view pairs, uint32_t
     const struct kernel_bias_logits_views views = {.pairs = pairs, .logits = logits};
     const struct kernel_bias_logits_params params = {
         .vocab = vocab, .row = row, .first = first, .count = count};
+    gpu_record_work(rec, (uint64_t)count * 16, count);
     kernel_bias_logits_dispatch(rec, kernel_bias_logits_get(device), &views, &params, grid.x,
                                 grid.y, 1);
 }

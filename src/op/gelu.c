@@ -33,6 +33,7 @@ void op_gelu(gpu_recorder *rec, gpu_view x, gpu_view out, uint64_t count)
             .out = op_view_rows(device, out, at, some, 4),
         };
         const struct kernel_gelu_params params = {.count = (uint32_t)some};
+        gpu_record_work(rec, some * 8, some * 8);
         kernel_gelu_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }
@@ -56,6 +57,7 @@ void op_gelu_gate(gpu_recorder *rec, gpu_view gate_up, gpu_view out, uint32_t ro
             .out = op_view_rows(device, out, row, count, out_bytes),
         };
         const struct kernel_gelu_gate_params params = {.count = (uint32_t)(count * f), .f = f};
+        gpu_record_work(rec, count * f * 12, count * f * 9);
         kernel_gelu_gate_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

@@ -39,8 +39,10 @@ void op_head_norm(gpu_recorder *rec, gpu_view qkv, gpu_view weights, const op_he
     };
     const uint64_t step = op_cut(device, heads, (uint64_t)h->head_dim * 8, 1);
     for (uint64_t at = 0; at < heads; at += step) {
-        const op_grid grid = op_fold(device, min_u64(step, heads - at));
+        const uint64_t some = min_u64(step, heads - at);
+        const op_grid grid = op_fold(device, some);
         params.base = (uint32_t)at;
+        gpu_record_work(rec, some * h->head_dim * 8, some * h->head_dim * 4);
         kernel_head_norm_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

@@ -40,6 +40,7 @@ void op_layernorm(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view bias,
         };
         const struct kernel_layernorm_params params = {
             .rows = (uint32_t)count, .cols = cols, .eps = eps};
+        gpu_record_work(rec, (count + 1) * row_bytes * 2, count * cols * 8);
         kernel_layernorm_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

@@ -62,6 +62,8 @@ static void record_part(gpu_recorder *rec, const op_weight *w, uint32_t index, c
         const op_grid grid = op_fold(device, ceil_div(count * ceil_div(w->k, 8), 64));
         params.row_base = (uint32_t)row;
         params.rows = (uint32_t)(row + count);
+        gpu_record_work(rec, op_weight_bytes(w->format, count, w->k) + count * w->k * 4,
+                        count * w->k * 2);
         kernel_lookup_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

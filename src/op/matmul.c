@@ -187,6 +187,7 @@ static void record_part(gpu_recorder *rec, const op_weight *w, const op_weight_p
     const uint64_t tiles = ceil_div(part->rows, tile_cols) * params.row_tiles;
     assert(tiles <= UINT32_MAX);
     const uint64_t step = op_cut(device, tiles, tile_cols * row->tile_rows * w->k, 1);
+    op_record_product_work(rec, w->format, part->rows, w->k, rows, mode);
     for (uint64_t tile = 0; tile < tiles; tile += step) {
         params.first_tile = (uint32_t)tile;
         params.tile_end = (uint32_t)min_u64(tile + step, tiles);

@@ -58,6 +58,7 @@ void op_record_matvec(gpu_recorder *rec, const op_weight *w, const op_weight_par
     const uint64_t groups = ceil_div(part->rows, row->tile_cols);
     assert(groups <= UINT32_MAX);
     const uint64_t step = op_cut(device, groups, row->tile_cols * w->k, 1);
+    op_record_product_work(rec, w->format, part->rows, w->k, 1, mode);
     for (uint64_t first = 0; first < groups; first += step) {
         params.first_group = (uint32_t)first;
         params.group_end = (uint32_t)min_u64(first + step, groups);

@@ -38,6 +38,8 @@ void op_nll(gpu_recorder *rec, gpu_view logits, gpu_view targets, gpu_view out, 
             .first = first,
         };
         const op_grid grid = op_fold(device, params.row_end - params.row0);
+        const uint64_t values = (uint64_t)(params.row_end - params.row0) * vocab;
+        gpu_record_work(rec, values * 4, values * 3);
         kernel_nll_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

@@ -35,5 +35,6 @@ void op_penalize(gpu_recorder *rec, gpu_view logits, gpu_view history, uint32_t 
         .presence = penalties->presence,
         .frequency = penalties->frequency,
     };
+    gpu_record_work(rec, (uint64_t)penalties->count * 12, penalties->count);
     kernel_penalize_dispatch(rec, kernel_penalize_get(device), &views, &params, grid.x, grid.y, 1);
 }

@@ -158,6 +158,7 @@ void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_v
         .eps = before->eps,
     };
     const op_grid grid = op_fold(device, rows);
+    gpu_record_work(rec, rows * k * 6, rows * k * 2);
     kernel_product_input_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
 }
 
@@ -232,6 +233,7 @@ static void multiply(const product *p, const op_weight_part *part, target to, ui
     };
     assert(to.slices == 1 || bands == 1);
     const uint64_t first = begin / op_tile_cols(t), step = columns_at_once(p, last - first);
+    op_record_product_work(p->rec, p->weight->format, end - begin, p->weight->k, p->rows, p->mode);
     for (uint64_t column = first; column < last; column += step) {
         params.first_column = (uint32_t)column;
         gpu_record_dispatch(p->rec, pipeline, (const gpu_view *)&views, &params,
@@ -257,6 +259,8 @@ static void join(const product *p, gpu_pipeline *pipeline, const op_weight_part 
     };
     const op_grid grid =
         op_fold(gpu_recorder_device(p->rec), p->rows * ceil_div(params.cols, JOIN_LANES));
+    gpu_record_work(p->rec, p->rows * (end - begin) * (slices + 1) * 4,
+                    p->rows * (end - begin) * slices);
     kernel_product_join_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
 }
 
@@ -335,6 +339,7 @@ static void record_steel(const product *p, const op_weight_part *part)
         ceil_div(p->rows, p->row->tile_rows) * ceil_div(part->rows, p->row->tile_cols);
     const uint64_t step = op_cut(device, tiles, tile / SPEEDUP, 1);
     assert(tiles <= UINT32_MAX);
+    op_record_product_work(p->rec, p->weight->format, part->rows, p->weight->k, p->rows, p->mode);
     for (uint64_t first = 0; first < tiles; first += step) {
         params.first_tile = (uint32_t)first;
         params.tile_end = (uint32_t)min_u64(first + step, tiles);

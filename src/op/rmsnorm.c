@@ -58,6 +58,8 @@ static void record(gpu_recorder *rec, gpu_view x, gpu_view weight, gpu_view y, u
             .eps = eps,
             .accumulate = mode == OP_ACCUMULATE,
         };
+        gpu_record_work(rec, (count * (mode == OP_ACCUMULATE ? 3 : 2) + 1) * row_bytes,
+                        count * cols * 4);
         kernel_rmsnorm_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

@@ -83,8 +83,10 @@ void op_rope_store(gpu_recorder *rec, gpu_view qkv, gpu_view turns, gpu_view row
     };
     const uint64_t step = op_cut(device, count, 128, 64);
     for (uint64_t at = 0; at < count; at += step) {
-        const op_grid grid = op_fold(device, ceil_div(min_u64(step, count - at), 64));
+        const uint64_t some = min_u64(step, count - at);
+        const op_grid grid = op_fold(device, ceil_div(some, 64));
         params.base = (uint32_t)at;
+        gpu_record_work(rec, some * 16, some * 6);
         kernel_rope_store_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

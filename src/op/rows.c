@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "op/choices.h"
 #include "op/op.h"
 
 const op_table *const op_tables[] = {
@@ -20,15 +21,34 @@ const op_table *const op_tables[] = {
     &op_table_nll,       &op_table_gather_ids,    NULL,
 };
 
-bool op_row_runs(gpu_device *device, const op_kernel_row *row)
+/* What the device alone says. */
+static op_verdict device_verdict(gpu_device *device, const op_kernel_row *row)
 {
     const gpu_limits *limits = gpu_device_limits(device);
-    return (row->kernel->needs & ~gpu_device_features(device)) == 0 &&
-           row->invocations <= limits->max_invocations &&
-           row->invocations <= limits->max_workgroup_x &&
-           row->workgroup_memory <= limits->max_workgroup_memory &&
-           row->kernel->binding_count <= limits->max_storage_buffers &&
-           (row->runs == NULL || row->runs(device));
+    if ((row->kernel->needs & ~gpu_device_features(device)) != 0)
+        return OP_ROW_LACKS_FEATURE;
+    if (row->invocations > limits->max_invocations || row->invocations > limits->max_workgroup_x)
+        return OP_ROW_LANES;
+    if (row->workgroup_memory > limits->max_workgroup_memory)
+        return OP_ROW_MEMORY;
+    if (row->kernel->binding_count > limits->max_storage_buffers)
+        return OP_ROW_BINDINGS;
+    return row->runs == NULL || row->runs(device) ? OP_ROW_MAY : OP_ROW_DEVICE;
+}
+
+bool op_row_runs(gpu_device *device, const op_kernel_row *row)
+{
+    return device_verdict(device, row) == OP_ROW_MAY;
+}
+
+op_verdict op_row_verdict(gpu_device *device, const op_kernel_row *row, const op_shape *shape)
+{
+    const op_verdict verdict = device_verdict(device, row);
+    if (verdict != OP_ROW_MAY)
+        return verdict;
+    if (row->gpu_only && op_device_is_software(device))
+        return OP_ROW_SOFTWARE;
+    return shape == NULL || row->fits == NULL || row->fits(shape) ? OP_ROW_MAY : OP_ROW_SHAPE;
 }
 
 static const char *preferred;
@@ -44,19 +64,33 @@ uint64_t op_preferred_choices(void)
     return preferred_choices;
 }
 
+/* The row that a test prefers, where it can run and takes the shape; else the last one. */
+static const op_kernel_row *preferred_row(gpu_device *device, const op_table *table,
+                                          const op_shape *shape)
+{
+    for (uint32_t i = 0; i + 1 < table->count; i++) {
+        const op_kernel_row *row = &table->rows[i];
+        if (strcmp(preferred, row->name) != 0 || !op_row_runs(device, row) ||
+            (row->fits != NULL && !row->fits(shape)))
+            continue;
+        preferred_choices++;
+        return row;
+    }
+    return &table->rows[table->count - 1];
+}
+
 const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape)
 {
     assert(table->count > 0);
-    const bool software = op_device_is_software(device);
-    for (uint32_t i = 0; i + 1 < table->count; i++) {
-        const op_kernel_row *row = &table->rows[i];
-        const bool wanted = preferred != NULL && strcmp(preferred, row->name) == 0;
-        const bool allowed = preferred == NULL ? !(software && row->gpu_only) : wanted;
-        if (!allowed || !op_row_runs(device, row) || (row->fits != NULL && !row->fits(shape)))
-            continue;
-        preferred_choices += wanted;
-        return row;
-    }
+    if (preferred != NULL)
+        return preferred_row(device, table, shape);
+    const op_choice *choice = op_choices_find(op_choices_of(device), table, shape);
+    for (uint32_t i = 0; choice != NULL && i < choice->count; i++)
+        if (op_row_verdict(device, choice->order[i].row, shape) == OP_ROW_MAY)
+            return choice->order[i].row;
+    for (uint32_t i = 0; i + 1 < table->count; i++)
+        if (op_row_verdict(device, &table->rows[i], shape) == OP_ROW_MAY)
+            return &table->rows[i];
     return &table->rows[table->count - 1];
 }
 

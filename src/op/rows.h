@@ -66,9 +66,26 @@ extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_tab
 /* All tables, in the order of a step; NULL at the end. */
 extern const op_table *const op_tables[];
 
+/* The row that computes the shape: of those that may, the first of the device's choices
+ * (choices.h), else the first of the table. */
 const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape);
 
-/* True when the device can run the row, whatever the shape. */
+/* Whether a row may compute a shape on a device, or the first reason why not. */
+typedef enum op_verdict {
+    OP_ROW_MAY,
+    OP_ROW_LACKS_FEATURE, /* kernel->needs */
+    OP_ROW_LANES,         /* more than a workgroup has here */
+    OP_ROW_MEMORY,        /* more than a workgroup has here */
+    OP_ROW_BINDINGS,      /* more than a stage has here */
+    OP_ROW_DEVICE,        /* runs() */
+    OP_ROW_SOFTWARE,      /* gpu_only */
+    OP_ROW_SHAPE,         /* fits() */
+} op_verdict;
+
+/* shape NULL: whatever it is. */
+op_verdict op_row_verdict(gpu_device *device, const op_kernel_row *row, const op_shape *shape);
+
+/* True when the device can run the row, whatever the shape, and be it slowly. */
 bool op_row_runs(gpu_device *device, const op_kernel_row *row);
 
 /* ---- what the files of this room share ------------------------------------------------------- */
@@ -103,6 +120,15 @@ gpu_view op_view_rows(gpu_device *device, gpu_view view, uint64_t row0, uint64_t
 /* Fails the recording and returns false when the view is smaller than bytes. */
 bool op_check_view(gpu_recorder *rec, const char *op, const char *name, gpu_view view,
                    uint64_t bytes);
+
+/* ---- work.c: gpu_record_work of the next dispatch -------------------------------------------- */
+
+/* Of x W^T with n rows of a weight; f32 inputs and results. */
+void op_record_product_work(gpu_recorder *rec, weight_format format, uint64_t n, uint64_t k,
+                            uint64_t rows, op_mode mode);
+
+/* Of attention: K and V of every position that a row sees once for a sequence. */
+void op_record_attention_work(gpu_recorder *rec, const op_attention_shape *shape);
 
 /* ---- matvec.c: the product of one row, for the table of matmul ------------------------------- */
 

@@ -61,12 +61,15 @@ static void record_greedy(gpu_recorder *rec, gpu_view logits, gpu_view scratch, 
         params.first_part = (uint32_t)part;
         params.part_end = (uint32_t)min_u64(part + step, parts);
         const op_grid grid = op_fold(device, params.part_end - params.first_part);
+        const uint64_t values = (uint64_t)(params.part_end - params.first_part) * params.slice;
+        gpu_record_work(rec, values * 4, values);
         kernel_argmax_parts_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
     const struct kernel_argmax_join_views join = {.parts = scratch, .chosen = ids};
     const struct kernel_argmax_join_params join_params = {
         .rows = rows, .slices = slices, .first = first};
     const op_grid grid = op_fold(device, rows);
+    gpu_record_work(rec, parts * 8, parts);
     kernel_argmax_join_dispatch(rec, kernel_argmax_join_get(device), &join, &join_params, grid.x,
                                 grid.y, 1);
 }
@@ -113,6 +116,7 @@ void op_sample(gpu_recorder *rec, gpu_view logits, gpu_view choices, gpu_view sc
     const struct kernel_sample_params sample_params = {
         .rows = rows, .vocab = vocab, .first = first, .digits = 8};
     const op_grid grid = op_fold(device, rows);
+    gpu_record_work(rec, (uint64_t)rows * vocab * 4, (uint64_t)rows * vocab * 2);
     kernel_sample_dispatch(rec, kernel_sample_get(device), &views, &sample_params, grid.x, grid.y,
                            1);
 }

@@ -31,6 +31,7 @@ void op_silu_gate(gpu_recorder *rec, gpu_view gate_up, gpu_view out, uint32_t ro
             .out = op_view_rows(device, out, row, count, out_bytes),
         };
         const struct kernel_silu_gate_params params = {.count = (uint32_t)(count * f), .f = f};
+        gpu_record_work(rec, count * f * 12, count * f * 4);
         kernel_silu_gate_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }

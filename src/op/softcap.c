@@ -28,6 +28,7 @@ void op_softcap(gpu_recorder *rec, gpu_view x, uint64_t count, float cap)
         const op_grid grid = op_fold(device, ceil_div(some, 64));
         const struct kernel_softcap_views views = {.x = op_view_rows(device, x, at, some, 4)};
         const struct kernel_softcap_params params = {.count = (uint32_t)some, .cap = cap};
+        gpu_record_work(rec, some * 8, some * 4);
         kernel_softcap_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
 }
