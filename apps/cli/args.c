@@ -41,6 +41,29 @@ static int store_count(const char *command, const option *o, const char *text)
     return 0;
 }
 
+static int store_counts(const char *command, const option *o, const char *text)
+{
+    count_list *list = o->value;
+    list->count = 0;
+    for (const char *at = text;;) {
+        char *end = NULL;
+        errno = 0;
+        const unsigned long long value = isdigit((unsigned char)*at) ? strtoull(at, &end, 10) : 0;
+        if (end == NULL || (*end != ',' && *end != '\0'))
+            return cli_usage_error(command,
+                                   "%s is \"%.200s\"; it must be a whole number, 0 or above, or "
+                                   "several with commas between",
+                                   o->name, text);
+        if (list->count == COUNTS_CAPACITY)
+            return cli_usage_error(command, "%s has more than %d numbers", o->name,
+                                   (int)COUNTS_CAPACITY);
+        list->items[list->count++] = errno == ERANGE ? UINT64_MAX : value;
+        if (*end == '\0')
+            return 0;
+        at = end + 1;
+    }
+}
+
 static int store_number(const char *command, const option *o, const char *text)
 {
     char *end = NULL;
@@ -65,6 +88,8 @@ static int store(const char *command, const option *o, const char *text)
         return store_count(command, o, text);
     case OPTION_NUMBER:
         return store_number(command, o, text);
+    case OPTION_COUNTS:
+        return store_counts(command, o, text);
     case OPTION_LIST: {
         text_list *list = o->value;
         if (list->count == LIST_CAPACITY)

@@ -27,6 +27,7 @@ typedef enum option_kind {
     OPTION_EXACT, /* uint64_t *: the same, but past 2^64 is refused */
     OPTION_NUMBER, /* double *: any number, NaN and infinities too: the command checks the range */
     OPTION_LIST,   /* text_list *: may be given again and again */
+    OPTION_COUNTS, /* count_list *: whole numbers with commas between; replaces what was there */
 } option_kind;
 
 enum { LIST_CAPACITY = 64 };
@@ -35,6 +36,13 @@ typedef struct text_list {
     const char *items[LIST_CAPACITY];
     size_t count;
 } text_list;
+
+enum { COUNTS_CAPACITY = 16 };
+
+typedef struct count_list {
+    uint64_t items[COUNTS_CAPACITY];
+    size_t count;
+} count_list;
 
 typedef struct option {
     const char *name; /* "-n" or "--temp" */
@@ -91,7 +99,14 @@ const temper_widen *cli_widen(void);
  * message. */
 const char *cli_model_path(const char *given);
 
+/* The device that the options choose; `tuned`: with the kernels that `temper kernels tune` found
+ * fastest on it. */
+temper_device_desc cli_device_desc(bool tuned);
 temper_status cli_open_device(temper_device **out, temper_error *err);
+
+/* Where what was measured on devices is kept: $TEMPER_TUNE, else "tune" in the user's cache folder;
+ * NULL where that is empty or there is none. */
+const char *cli_tune_folder(void);
 
 /* Opens the model on the chosen device, with a progress bar on a terminal. */
 temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine **out,
@@ -137,6 +152,9 @@ bool cli_print_json(json_t *value);
 
 /* A JSON string of bytes: what is no UTF-8 becomes U+FFFD. */
 json_t *cli_json_text(const char *text, size_t length);
+
+/* From now on the library's warnings go to stderr. */
+void cli_tell_warnings(void);
 
 /* The last word of a command: flushes stdout and returns 0, or EXIT_FAILED after a message when it
  * could not be written. */

@@ -62,7 +62,7 @@ static temper_status self_test(gpu_device *device, uint32_t *run, uint32_t *wron
         check_result result = {0};
         if (c.cost != CHECK_QUICK)
             continue;
-        const temper_status status = check_run(device, i, false, &result, err);
+        const temper_status status = check_run(device, i, NULL, &result, err);
         if (status != TEMPER_OK)
             return status;
         (*run)++;
@@ -101,11 +101,7 @@ static temper_status examine(const temper_device *device, json_t *report, uint32
     temper_adapter chosen;
     uint32_t run = 0;
     temper_device_describe(device, &chosen);
-    const temper_device_desc desc = {.adapter = cli_device.device,
-                                     .without = cli_device.without,
-                                     .limits = cli_device.limits.items,
-                                     .limit_count = (uint32_t)cli_device.limits.count,
-                                     .robust = cli_device.robust};
+    const temper_device_desc desc = cli_device_desc(false);
     temper_status status = check_open(&desc, true, &gpu, err);
     if (status == TEMPER_OK && !as_json) {
         print_adapter("\nchosen: ", &chosen);

@@ -78,6 +78,7 @@ int main(int argc, char **argv)
         if (strcmp(command, commands[i].name) != 0)
             continue;
         cli_catch_interrupt();
+        cli_tell_warnings();
         const int code = commands[i].run(argc - 2, argv + 2);
         return cli_interrupted() ? EXIT_INTERRUPTED : code;
     }

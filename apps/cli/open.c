@@ -93,13 +93,28 @@ const char *cli_model_path(const char *given)
     return NULL;
 }
 
+const char *cli_tune_folder(void)
+{
+    static char path[FOLDER_PATH_BYTES];
+    const char *given = getenv("TEMPER_TUNE");
+    if (given != NULL)
+        return given[0] != '\0' ? given : NULL;
+    return folder_of_user("tune", path) ? path : NULL;
+}
+
+temper_device_desc cli_device_desc(bool tuned)
+{
+    return (temper_device_desc){.adapter = cli_device.device,
+                                .without = cli_device.without,
+                                .limits = cli_device.limits.items,
+                                .limit_count = (uint32_t)cli_device.limits.count,
+                                .robust = cli_device.robust,
+                                .tuning = tuned ? cli_tune_folder() : NULL};
+}
+
 temper_status cli_open_device(temper_device **out, temper_error *err)
 {
-    const temper_device_desc desc = {.adapter = cli_device.device,
-                                     .without = cli_device.without,
-                                     .limits = cli_device.limits.items,
-                                     .limit_count = (uint32_t)cli_device.limits.count,
-                                     .robust = cli_device.robust};
+    const temper_device_desc desc = cli_device_desc(true);
     return temper_device_open(&desc, out, err);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/strbuf.h"
 #include "cli.h"
 
@@ -25,6 +26,23 @@ void cli_one_line(strbuf *out, const char *text, size_t length)
         else
             strbuf_putc(out, escaped.data[i]);
     strbuf_free(&escaped);
+}
+
+static void tell_warning(log_level level, const char *text, void *user)
+{
+    (void)user;
+    if (level != LOG_WARNING)
+        return;
+    strbuf line = {0};
+    cli_one_line(&line, text, strlen(text));
+    cli_progress_clear();
+    fprintf(stderr, "temper: %s\n", strbuf_text(&line));
+    strbuf_free(&line);
+}
+
+void cli_tell_warnings(void)
+{
+    log_set_sink(tell_warning, NULL);
 }
 
 int cli_fail(const char *command, const temper_error *err)

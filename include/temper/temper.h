@@ -158,6 +158,9 @@ typedef struct temper_device_desc {
                                   "maxStorageBufferBindingSize=134217728". Borrowed */
     uint32_t limit_count;
     bool robust; /* keep the WebGPU library's bounds checks in every kernel */
+    const char *tuning; /* folder where `temper kernels tune` keeps which kernels are fastest here;
+                           NULL: none is read. What is missing there or of another device changes
+                           nothing. Borrowed */
 } temper_device_desc;
 
 /* Opens a device. *out is returned-owned (temper_device_release). Errors: TEMPER_NO_DEVICE when no
@@ -369,6 +372,18 @@ typedef struct temper_model_info {
 /* Facts about the model; a view as long as the engine lives. Fields of the network are 0 in a
  * vocabulary-only engine of a file that lacks them. */
 TEMPER_API const temper_model_info *temper_engine_info(const temper_engine *engine);
+
+/* A matrix that the network multiplies with, as it lies on the device. */
+typedef struct temper_product {
+    uint64_t n, k;      /* outputs and inputs; what is fused is one matrix */
+    char format[24];    /* "q4 f16 32": layout, scales, group */
+    uint32_t most_rows; /* of the inputs at once */
+    uint32_t count;     /* matrices of this kind */
+} temper_product;
+
+/* Fills up to `capacity` rows, one a kind of matrix; returns how many kinds there are. */
+TEMPER_API uint32_t temper_engine_products(const temper_engine *engine, temper_product *rows,
+                                           uint32_t capacity);
 
 /* The engine's device (a view), NULL when it is vocabulary-only. */
 TEMPER_API temper_device *temper_engine_device(const temper_engine *engine);

@@ -7,7 +7,7 @@
  *     for (uint32_t i = 0; i < check_case_count(); i++) {
  *         const check_case c = check_case_at(i);
  *         if (check_matches(&c, "matmul/q4*") &&
- *             check_run(device, i, false, &result, &err) == TEMPER_OK)
+ *             check_run(device, i, NULL, &result, &err) == TEMPER_OK)
  *             printf("%s %s %g\n", c.name, result.ok ? "ok" : "WRONG", result.error);
  *     }
  *
@@ -22,6 +22,8 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "check/peak.h"
+#include "check/timing.h"
 #include "gpu/gpu.h"
 
 /* ---- kernel rows ----------------------------------------------------------------------------- */
@@ -58,7 +60,10 @@ typedef struct check_result {
     bool skipped;        /* the device lacks what the case is about; detail says what */
     double error, limit; /* normalised: largest difference over the root mean square, or as the case
                             defines it */
-    double us, gbps, tflops; /* with `time`; 0 where they mean nothing */
+    double us, gbps, tflops; /* when timed; 0 where they mean nothing */
+    double share;            /* of the card's peak; 0 where that was not given */
+    gpu_unit unit;           /* what the tflops were done with */
+    bool timed, steady;      /* the clock was up before and after */
     char detail[256];        /* what was wrong, "" when nothing */
 } check_result;
 
@@ -68,10 +73,16 @@ check_case check_case_at(uint32_t index);
 /* pattern: "op", "op/name" or either with `*` for any characters. */
 bool check_matches(const check_case *c, const char *pattern);
 
-/* Runs one case. A failed comparison is TEMPER_OK with result->ok false; an error of the device is
- * a status. */
-temper_status check_run(gpu_device *device, uint32_t index, bool time, check_result *result,
-                        error *err);
+/* What a case is timed with. */
+typedef struct check_timing {
+    check_timer *timer;
+    const check_peak *peak; /* NULL: no shares */
+} check_timing;
+
+/* Runs one case, and times it unless timing is NULL. A failed comparison is TEMPER_OK with
+ * result->ok false; an error of the device is a status. */
+temper_status check_run(gpu_device *device, uint32_t index, const check_timing *timing,
+                        check_result *result, error *err);
 
 /* Opens a device as temper_device_open does, with guard bands around every buffer if `guard`. */
 temper_status check_open(const temper_device_desc *desc, bool guard, gpu_device **out, error *err);

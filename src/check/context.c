@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/checked.h"
 #include "base/half.h"
 #include "base/mem.h"
@@ -251,37 +250,35 @@ static void submit(check_context *c, check_record record, void *user, uint32_t t
         c->status = gpu_wait(c->device, ticket, host, host != NULL ? out.size : 0, c->err);
 }
 
-static int ascending(const void *a, const void *b)
+/* The unit that did the operations since then: the fastest that did any. */
+static gpu_unit unit_since(const check_context *c, const gpu_counters *before)
 {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
+    const gpu_counters now = gpu_device_counters(c->device);
+    gpu_unit unit = GPU_UNIT_F32;
+    for (uint32_t i = 0; i < GPU_UNITS; i++)
+        if (now.work_operations[i] > before->work_operations[i])
+            unit = (gpu_unit)i;
+    return unit;
 }
 
-/* The median of five batches, each long enough for the clock and for the submit to vanish in it. */
 static void time_it(check_context *c, check_record record, void *user, double flops, double bytes)
 {
-    enum { BATCHES = 5, MOST = 256 };
-    const gpu_view none = {0};
-    uint32_t times = 1;
-    double seconds = 0;
-    for (; c->status == TEMPER_OK && times < MOST; times *= 2) {
-        const double start = clock_seconds();
-        submit(c, record, user, times, none, NULL);
-        seconds = clock_seconds() - start;
-        if (seconds > 0.05)
-            break;
-    }
-    double samples[BATCHES];
-    for (uint32_t i = 0; i < BATCHES; i++) {
-        const double start = clock_seconds();
-        submit(c, record, user, times, none, NULL);
-        samples[i] = (clock_seconds() - start) / times;
-    }
-    qsort(samples, BATCHES, sizeof *samples, ascending);
-    seconds = samples[BATCHES / 2];
-    c->result->us = seconds * 1e6;
-    c->result->gbps = bytes / seconds * 1e-9;
-    c->result->tflops = flops / seconds * 1e-12;
+    check_time time;
+    const gpu_counters before = gpu_device_counters(c->device);
+    c->status = check_timer_measure(c->timing->timer, record, user, &time, c->err);
+    if (c->status != TEMPER_OK || !(time.median > 0))
+        return;
+    check_result *r = c->result;
+    r->unit = unit_since(c, &before);
+    r->timed = true;
+    r->steady = time.steady;
+    r->us = time.median * 1e6;
+    r->gbps = bytes / time.median * 1e-9;
+    r->tflops = flops / time.median * 1e-12;
+    double operations[GPU_UNITS] = {0};
+    operations[r->unit] = flops;
+    if (c->timing->peak != NULL)
+        r->share = check_peak_seconds(c->timing->peak, bytes, operations) / time.median;
 }
 
 void *check_go(check_context *c, check_record record, void *user, gpu_view out, double flops,

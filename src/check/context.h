@@ -15,6 +15,7 @@ enum { CHECK_BUFFERS = 32, CHECK_BLOCKS = 64, CHECK_WEIGHTS = 4 };
 
 typedef struct check_context {
     gpu_device *device;
+    const check_timing *timing;
     bool time;
     check_result *result;
     error *err;
@@ -86,8 +87,6 @@ check_weight check_upload_weight(check_context *c, weight_format format, uint64_
 weight_planes check_planes(check_context *c, weight_format format, uint64_t n, uint64_t k);
 
 /* ---- running --------------------------------------------------------------------------------- */
-
-typedef void (*check_record)(gpu_recorder *rec, void *user);
 
 /* Records, submits, waits, and copies `out` to a new host block; with c->time also times it: flops
  * and bytes are what one recording computes and must move. NULL after a failure. */

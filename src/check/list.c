@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "check/context.h"
+#include "op/choices.h"
 #include "op/rows.h"
 
 static const check_group *const groups[] = {
@@ -104,14 +105,18 @@ static void close_context(check_context *c)
         mem_free(c->blocks[i]);
 }
 
-temper_status check_run(gpu_device *device, uint32_t index, bool time, check_result *result,
-                        error *err)
+temper_status check_run(gpu_device *device, uint32_t index, const check_timing *timing,
+                        check_result *result, error *err)
 {
     uint32_t within = 0;
     const check_group *group = find(index, &within);
     assert(group != NULL);
     *result = (check_result){.ok = true};
-    check_context c = {.device = device, .time = time, .result = result, .err = err};
+    check_context c = {.device = device,
+                       .timing = timing,
+                       .time = timing != NULL,
+                       .result = result,
+                       .err = err};
     group->run(&c, within);
     error guards = {0};
     const temper_status guarded =
@@ -186,5 +191,9 @@ temper_status check_open(const temper_device_desc *desc, bool guard, gpu_device 
         status = parse_limit(desc->limits[i], names[i], &limits[i], err);
         gpu.limit_count = i + 1;
     }
-    return status == TEMPER_OK ? gpu_device_open(&gpu, out, err) : status;
+    if (status == TEMPER_OK)
+        status = gpu_device_open(&gpu, out, err);
+    if (status == TEMPER_OK && desc->tuning != NULL)
+        op_choices_load(*out, desc->tuning);
+    return status;
 }

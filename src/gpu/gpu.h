@@ -310,9 +310,9 @@ typedef struct gpu_profile_row {
     uint64_t bytes, operations;   /* as gpu_record_work has them */
 } gpu_profile_row;
 
-/* One dispatch. */
+/* One dispatch, or one pass. */
 typedef struct gpu_profile_event {
-    const char *kernel;
+    const char *kernel;     /* of a pass, its first */
     uint64_t submit;        /* its number, counted from 1 in the life of the device */
     double submitted;       /* clock_seconds when it was */
     uint64_t begin, end;    /* nanoseconds of the GPU's own clock */
@@ -321,13 +321,19 @@ typedef struct gpu_profile_event {
 
 enum { GPU_PROFILE_EVENTS = 1 << 18 };   /* kept at the most; later dispatches count in rows only */
 
-/* Switches timing by kernel on or off (needs GPU_FEATURE_TIMESTAMPS: TEMPER_UNSUPPORTED without).
- * While on, every dispatch runs in a pass of its own. gpu_profile_take fills up to `capacity` rows,
+typedef enum gpu_profile_mode {
+    GPU_PROFILE_OFF,
+    GPU_PROFILE_DISPATCHES,  /* every dispatch runs in a pass of its own */
+    GPU_PROFILE_PASSES,      /* as without: a recording of dispatches alone is one pass */
+} gpu_profile_mode;
+
+/* Switches timing on or off (needs GPU_FEATURE_TIMESTAMPS: TEMPER_UNSUPPORTED without).
+ * gpu_profile_take fills up to `capacity` rows,
  * the costliest first, returns how many kernels there were, and starts again from zero; call it
  * after gpu_wait or gpu_finish. gpu_profile_events gives the single dispatches since then, in the
  * order of their submits: *out is a view until the next call of gpu_profile_take or of anything
  * that submits or waits. */
-temper_status gpu_profile(gpu_device *device, bool on, error *err);
+temper_status gpu_profile(gpu_device *device, gpu_profile_mode mode, error *err);
 uint32_t gpu_profile_events(gpu_device *device, const gpu_profile_event **out);
 uint32_t gpu_profile_take(gpu_device *device, gpu_profile_row *rows, uint32_t capacity);
 

@@ -271,7 +271,7 @@ struct gpu_device {
     uint64_t bound_max;       /* the largest binding that the library takes */
     bool measure;             /* a workgroup limit is worse than the adapter's: ours to enforce */
     bool closing;
-    bool profiling;
+    gpu_profile_mode profiling;
     gpu_profile_event *events;
     uint32_t event_count, event_capacity;
 

@@ -1,5 +1,6 @@
 /*
- * profile.c - GPU time by kernel: a pass a dispatch, a timestamp at each end of it.
+ * profile.c - GPU time by kernel: timestamps at both ends of each pass, a pass a dispatch where
+ * kernels are to be told apart.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,15 +14,15 @@
 /* WebGPU allows 4096 queries a set: 2048 dispatches of two. */
 enum { SET_DISPATCHES = 2048, QUERY_BYTES = 8 };
 
-temper_status gpu_profile(gpu_device *device, bool on, error *err)
+temper_status gpu_profile(gpu_device *device, gpu_profile_mode mode, error *err)
 {
     const temper_status status = gpu_device_status(device, err);
     if (status != TEMPER_OK)
         return status;
-    if (on && !(device->features & GPU_FEATURE_TIMESTAMPS))
+    if (mode != GPU_PROFILE_OFF && !(device->features & GPU_FEATURE_TIMESTAMPS))
         return error_set(err, TEMPER_UNSUPPORTED, "the device %s has no timestamps",
                          device->info.name);
-    device->profiling = on;
+    device->profiling = mode;
     return TEMPER_OK;
 }
 

@@ -307,7 +307,7 @@ static void encode_dispatch(encoding *e, const gpu_command *command)
         e->no_memory = true;
         return;
     }
-    if (e->profile != NULL)
+    if (e->device->profiling == GPU_PROFILE_DISPATCHES)
         end_pass(e);
     if (e->pass == NULL)
         begin_pass(e, command);
@@ -428,7 +428,7 @@ static temper_status reserve(gpu_device *device, const gpu_recorder *rec, gpu_su
         status = params_reserve(device, rec->param_slots, err);
     if (status == TEMPER_OK && rec->readback_bytes > 0)
         status = gpu_staging_take(device, rec->readback_bytes, &sub->staging, err);
-    if (status == TEMPER_OK && device->profiling && rec->dispatch_count > 0) {
+    if (status == TEMPER_OK && device->profiling != GPU_PROFILE_OFF && rec->dispatch_count > 0) {
         sub->profile = gpu_profile_begin(device, rec->dispatch_count, err);
         if (sub->profile == NULL)
             status = err->status;

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "infer/infer.h"
+#include "op/choices.h"
 
 enum { MAX_LIMITS = 32, PROFILE_ROWS = 64 };
 
@@ -82,6 +83,8 @@ temper_status temper_device_open(const temper_device_desc *desc, temper_device *
         mem_free(device);
         return status;
     }
+    if (desc->tuning != NULL)
+        op_choices_load(device->gpu, desc->tuning);
     atomic_init(&device->references, 1);
     atomic_flag_clear(&device->busy);
     *out = device;
@@ -180,7 +183,8 @@ temper_status temper_device_profile(temper_device *device, bool on, temper_error
     const temper_status status = infer_enter(device, err);
     if (status != TEMPER_OK)
         return status;
-    const temper_status switched = gpu_profile(device->gpu, on, err);
+    const temper_status switched =
+        gpu_profile(device->gpu, on ? GPU_PROFILE_DISPATCHES : GPU_PROFILE_OFF, err);
     infer_leave(device);
     return switched;
 }

@@ -145,7 +145,7 @@ static void expect_lost(gpu_device *device, gpu_buffer *x)
     assert_int_equal(ticket.serial, 0);
     assert_fails(gpu_wait(device, ticket, NULL, 0, err), TEMPER_DEVICE_LOST, "gpu_lose");
     assert_fails(gpu_finish(device, err), TEMPER_DEVICE_LOST, "gpu_lose");
-    assert_fails(gpu_profile(device, true, err), TEMPER_DEVICE_LOST, "gpu_lose");
+    assert_fails(gpu_profile(device, GPU_PROFILE_DISPATCHES, err), TEMPER_DEVICE_LOST, "gpu_lose");
     assert_fails(gpu_check_guards(device, err), TEMPER_DEVICE_LOST, "gpu_lose");
     gpu_trim(device);
     gpu_lose(device);

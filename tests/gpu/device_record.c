@@ -653,11 +653,12 @@ static void test_profile(void **state)
     gpu_profile_row rows[4];
 
     if (!(gpu_device_features(f->device) & GPU_FEATURE_TIMESTAMPS)) {
-        assert_fails(gpu_profile(f->device, true, err), TEMPER_UNSUPPORTED, "timestamps");
+        assert_fails(gpu_profile(f->device, GPU_PROFILE_DISPATCHES, err), TEMPER_UNSUPPORTED,
+                     "timestamps");
         print_message("no timestamps here: the profile itself is not tested\n");
         return;
     }
-    assert_ok(gpu_profile(f->device, true, err));
+    assert_ok(gpu_profile(f->device, GPU_PROFILE_DISPATCHES, err));
     gpu_recorder *rec = gpu_record_begin(f->device);
     gpu_pipeline *two[] = {gpu_pipeline_get(f->device, &affine, NULL),
                            gpu_pipeline_get(f->device, &affine, &(affine_values){64, 1})};
@@ -688,7 +689,7 @@ static void test_profile(void **state)
     assert_int_equal(rows[0].dispatches, 1);
     assert_true(rows[0].seconds < before / 2);
 
-    assert_ok(gpu_profile(f->device, false, err));
+    assert_ok(gpu_profile(f->device, GPU_PROFILE_OFF, err));
     gpu_discard(f->device, submit_increment(f, false));
     assert_ok(gpu_finish(f->device, err));
     assert_int_equal(gpu_profile_take(f->device, rows, 4), 0);

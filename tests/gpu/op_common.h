@@ -20,7 +20,7 @@ static inline bool run_one(gpu_device *device, uint32_t index)
     const check_case c = check_case_at(index);
     check_result result;
     error err = {0};
-    const temper_status status = check_run(device, index, false, &result, &err);
+    const temper_status status = check_run(device, index, NULL, &result, &err);
     if (status != TEMPER_OK)
         print_error("%s/%s: %s\n", c.op, c.name, err.text);
     else if (!result.ok)
