@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "chat.h"
 #include "cli.h"
+#include "profile.h"
 
 static struct run_options {
     const char *prompt, *file, *system, *draft;
@@ -59,8 +60,8 @@ static const option run_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {run_options, cli_cache_options, cli_widen_options,
-                                       cli_device_options, NULL};
+static const option *const tables[] = {run_options,       profile_options,    cli_cache_options,
+                                       cli_widen_options, cli_device_options, NULL};
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -235,13 +236,16 @@ void run_show_speed(const temper_result *result)
 }
 
 /* Generates and tells the answer. */
-static int answer(temper_session *session, temper_tokens prompt)
+static int answer(temper_engine *engine, temper_session *session, temper_tokens prompt)
 {
     temper_error err = {0};
     temper_result result;
     run_sink s = {.stream = !opt.json};
     const temper_request request = run_request(prompt, &s);
-    temper_status status = temper_session_generate(session, &request, &result, &err);
+    temper_status status =
+        profile_wanted()
+            ? profile_generate(temper_engine_device(engine), session, &request, &result, &err)
+            : temper_session_generate(session, &request, &result, &err);
     if (status == TEMPER_OK && s.failed)
         status = error_set(&err, TEMPER_NO_MEMORY, "no memory for the answer");
     int code = 0;
@@ -338,7 +342,8 @@ static int run_session(temper_engine *engine, const char *text, size_t length)
     if (open_session(engine, &draft, &session, &err) != TEMPER_OK)
         code = cli_fail("run", &err);
     else
-        code = text != NULL ? answer(session, prompt) : chat_run(engine, session, opt.system);
+        code =
+            text != NULL ? answer(engine, session, prompt) : chat_run(engine, session, opt.system);
     temper_session_close(session);
     temper_engine_close(draft);
     temper_free(prompt.ids);

@@ -365,6 +365,8 @@ typedef struct temper_model_info {
     int32_t bos, eos;         /* -1: none */
     bool adds_bos;            /* the file asks for BOS before a text */
     bool has_chat_template;
+    double load_seconds;      /* that the weights took from the file to the device */
+    uint64_t load_host_bytes; /* of host memory that the loader had at one time at the most */
     const char *products; /* what the operands of a prompt's products are rounded to: "f16", or
                              "f32": not at all */
 } temper_model_info;
@@ -650,7 +652,7 @@ TEMPER_API temper_batch_stats temper_batch_get_stats(temper_batch *batch);
 
 /* ---- making files --------------------------------------------------------------------------- */
 
-/* Both write beside their destination, sync, then rename: after a failure, a full disk or a stop by
+/* All write beside their destination, sync, then rename: after a failure, a full disk or a stop by
  * `progress` (NULL: none) what was there before is there still, and nothing else. */
 
 /* Writes a Hugging Face directory, or a split model given by one of its parts, as one GGUF file.
@@ -658,6 +660,13 @@ TEMPER_API temper_batch_stats temper_batch_get_stats(temper_batch *batch);
  * else NULL) the types without a layout become F16; else they stay as they are. */
 TEMPER_API temper_status temper_convert(const char *from, const char *to, const temper_widen *widen,
                                         temper_progress progress, void *user, temper_error *err);
+
+/* Writes a known shape ("llama-1b") with random weights of a type (NULL: Q4_0) as a GGUF file, to be
+ * timed: its vocabulary means nothing. TEMPER_UNSUPPORTED for shapes of other architectures than
+ * llama. */
+TEMPER_API temper_status temper_write_shape(const char *shape, const char *type, const char *to,
+                                            temper_progress progress, void *user,
+                                            temper_error *err);
 
 typedef struct temper_quantize_result {
     uint64_t bytes;            /* of the new file */

@@ -237,7 +237,7 @@ static double difference(const float *got, const float *want, uint64_t count)
     for (uint64_t i = 0; i < count; i++) {
         const double off = fabs((double)got[i] - (double)want[i]);
         squares += (double)want[i] * (double)want[i];
-        if (!(off <= worst)) /* a NaN stays */
+        if (!isnan(worst) && !(off <= worst)) /* a NaN stays */
             worst = off;
     }
     return worst / sqrt(squares / (double)count);

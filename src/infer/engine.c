@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "file/hf.h"
 #include "file/model_file.h"
@@ -60,6 +61,8 @@ static void fill_info(temper_engine *engine, const model_config *c)
         .head_dim = c->head_dim,
         .vocabulary = c->vocabulary,
         .context = c->context,
+        .load_seconds = engine->load_seconds,
+        .load_host_bytes = engine->load_host_bytes,
         .products = engine->net != NULL && engine->net->scratch.allowed.half ? "f16" : "f32",
         .default_context = (uint32_t)min_u64(c->context, MODEL_DEFAULT_CONTEXT),
         .bos = TOKEN_NONE,
@@ -101,8 +104,13 @@ static temper_status open_network(temper_engine *engine, const gguf_file *file,
         status = enter_device(engine, desc, &max_rows, err);
     if (status != TEMPER_OK)
         return status;
+    const uint64_t live = mem_live_bytes();
+    const double start = clock_seconds();
+    mem_reset_peak();
     status = model_open(file, engine->device->gpu, config, max_rows, desc->progress, desc->user,
                         &engine->net, err);
+    engine->load_seconds = clock_seconds() - start;
+    engine->load_host_bytes = mem_peak_bytes() - live;
     if (status == TEMPER_OK)
         status = model_choose_products(engine->net, desc->exact, err);
     infer_leave(engine->device);
@@ -177,27 +185,33 @@ static temper_status open_file(temper_engine *engine, const temper_engine_desc *
     return status;
 }
 
+temper_status infer_shape_type(const char *name, dtype *out, error *err)
+{
+    static const dtype types[] = {DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_F16, DTYPE_F32};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(name == NULL ? "Q4_0" : name, dtype_name((uint32_t)types[i])) == 0) {
+            *out = types[i];
+            return TEMPER_OK;
+        }
+    return error_set(err, TEMPER_BAD_ARGUMENT,
+                     "random weights of type \"%s\" are not made; there are Q4_0, Q8_0, F16, F32",
+                     name);
+}
+
 /* A network of random weights in a known shape. */
 static temper_status open_shape(temper_engine *engine, const temper_engine_desc *desc, error *err)
 {
-    const dtype types[] = {DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_F16, DTYPE_F32};
-    const char *wanted = desc->shape_type == NULL ? "Q4_0" : desc->shape_type;
-    size_t type = 0;
-    while (type < 4 && strcmp(wanted, dtype_name((uint32_t)types[type])) != 0)
-        type++;
-    if (type == 4)
-        return error_set(
-            err, TEMPER_BAD_ARGUMENT,
-            "random weights of type \"%s\" are not made; there are Q4_0, Q8_0, F16, F32", wanted);
+    dtype type = DTYPE_Q4_0;
     model_config config;
     uint32_t max_rows = 0;
-    temper_status status = model_shape_find(desc->shape, &config, err);
+    temper_status status = infer_shape_type(desc->shape_type, &type, err);
+    if (status == TEMPER_OK)
+        status = model_shape_find(desc->shape, &config, err);
     if (status == TEMPER_OK)
         status = enter_device(engine, desc, &max_rows, err);
     if (status != TEMPER_OK)
         return status;
-    status =
-        model_open_random(engine->device->gpu, &config, types[type], max_rows, &engine->net, err);
+    status = model_open_random(engine->device->gpu, &config, type, max_rows, &engine->net, err);
     if (status == TEMPER_OK)
         status = model_choose_products(engine->net, desc->exact, err);
     infer_leave(engine->device);

@@ -31,7 +31,9 @@ struct temper_engine {
     temper_device *device;  /* NULL: vocabulary only */
     atomic_uint references; /* its handle, and one a session */
     temper_model_info info;
-    char *architecture; /* owned, behind info */
+    double load_seconds;      /* of its weights */
+    uint64_t load_host_bytes; /* that they took on the way */
+    char *architecture;       /* owned, behind info */
     char *name;
     tokenizer *tok;
     chat_template *chat; /* NULL: the file has none, or chat_failure says why it cannot be used */
@@ -57,6 +59,9 @@ temper_status infer_check_context(const temper_engine *engine, uint32_t wanted, 
  * for one that is longer than the context. */
 temper_status infer_check_prompt(temper_tokens prompt, uint32_t vocabulary, uint32_t context,
                                  error *err);
+
+/* The type of random weights that a name stands for; NULL: Q4_0. */
+temper_status infer_shape_type(const char *name, dtype *out, error *err);
 
 /* TEMPER_BAD_ARGUMENT, with the field's name and value, when one is out of its range. */
 temper_status infer_check_sampling(const temper_sampling *sampling, error *err);
