@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/mem.h"
 #include "model/graph.h"
+#include "op/choices.h"
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
@@ -103,71 +104,6 @@ static temper_status weights_load(model *m, weights_loader *loader, error *err)
     return l.status == TEMPER_OK ? weights_finish(loader, err) : l.status;
 }
 
-/* ---- scratch -------------------------------------------------------------------------------- */
-
-typedef struct scratch_row {
-    gpu_buffer **buffer;
-    const char *label;
-    uint64_t floats;
-} scratch_row;
-
-enum { SCRATCH_ROWS = 9 };
-
-/* The buffers whose size does not depend on the context; returns their bytes. */
-static uint64_t scratch_table(const model_config *c, uint32_t max_rows, model_scratch *s,
-                              scratch_row rows[SCRATCH_ROWS])
-{
-    const uint64_t n = max_rows, q = (uint64_t)c->q_heads * c->head_dim,
-                   kv = (uint64_t)c->kv_heads * c->head_dim;
-    const uint64_t inputs = c->arch == MODEL_GPT2 ? 1 : 2; /* of the feed-forward layer: no gate */
-    const scratch_row table[SCRATCH_ROWS] = {
-        {&s->x, "residual stream", n * c->width},
-        {&s->h, "normed input", n * c->width},
-        {&s->qkv, "queries, keys, values", n * (q + 2 * kv)},
-        {&s->q, "rotated queries", n * q},
-        {&s->mixed, "attention output", n * q},
-        {&s->gate_up, "gate and up", n * inputs * c->ffn},
-        {&s->act, "gated", n * c->ffn},
-        {&s->last, "rows for the head", (uint64_t)MODEL_LOGIT_ROWS * c->width},
-        {&s->logits, "logits", (uint64_t)MODEL_LOGIT_ROWS * c->vocabulary},
-    };
-    memcpy(rows, table, sizeof table);
-    uint64_t floats = 0;
-    for (uint32_t i = 0; i < SCRATCH_ROWS; i++)
-        floats += table[i].floats;
-    return floats * sizeof(float);
-}
-
-static op_attention_shape widest_attention(const model_config *c, uint32_t max_rows,
-                                           uint32_t positions)
-{
-    return (op_attention_shape){.rows = max_rows,
-                                .q_heads = c->q_heads,
-                                .kv_heads = c->kv_heads,
-                                .head_dim = c->head_dim,
-                                .scale = 1.0f,
-                                .longest = positions};
-}
-
-uint64_t model_scratch_bytes(const model_config *config, uint32_t max_rows, uint32_t positions)
-{
-    model_scratch none = {0};
-    scratch_row rows[SCRATCH_ROWS];
-    const op_attention_shape attention = widest_attention(config, max_rows, positions);
-    return scratch_table(config, max_rows, &none, rows) + op_attention_scratch_bytes(&attention);
-}
-
-static temper_status scratch_open(model *m, error *err)
-{
-    scratch_row rows[SCRATCH_ROWS];
-    scratch_table(&m->config, m->max_rows, &m->scratch, rows);
-    temper_status status = TEMPER_OK;
-    for (uint32_t i = 0; status == TEMPER_OK && i < SCRATCH_ROWS; i++)
-        status = gpu_buffer_create(m->device, rows[i].floats * sizeof(float), GPU_PURPOSE_SCRATCH,
-                                   rows[i].label, rows[i].buffer, err);
-    return status;
-}
-
 /* ---- opening and closing -------------------------------------------------------------------- */
 
 /* Builds the network from a loader, which it closes. */
@@ -190,7 +126,7 @@ static temper_status open_from(weights_loader *loader, gpu_device *device,
     temper_status status = weights_load(m, loader, err);
     weights_close(loader);
     if (status == TEMPER_OK)
-        status = scratch_open(m, err);
+        status = scratch_open(&m->scratch, m->device, &m->config, max_rows, err);
     if (status != TEMPER_OK) {
         model_close(m);
         return status;
@@ -225,13 +161,7 @@ void model_close(model *m)
     for (uint32_t i = 0; i < m->config.layers; i++)
         model_layer_close(&m->layers[i]);
     mem_free(m->layers);
-    scratch_row rows[SCRATCH_ROWS];
-    scratch_table(&m->config, m->max_rows, &m->scratch, rows);
-    for (uint32_t i = 0; i < SCRATCH_ROWS; i++)
-        gpu_buffer_destroy(*rows[i].buffer);
-    gpu_buffer_destroy(m->scratch.attention);
-    gpu_buffer_destroy(m->scratch.products);
-    gpu_buffer_destroy(m->scratch.sums);
+    scratch_close(&m->scratch);
     if (m->head != m->embedding)
         op_weight_destroy(m->head);
     op_weight_destroy(m->embedding);
@@ -259,11 +189,15 @@ static temper_status prepare(model *m, const kv_cache *cache, gpu_buffer *inputs
     return gpu_submit(rec, NULL, err);
 }
 
-static void widen_by(const model *m, const op_weight *w, uint32_t rows, op_product_bytes *bytes)
+/* Which row computes a product depends on the rows of x: what any of them wants. */
+static void widen_by(const model *m, const op_weight *w, uint32_t most, op_product_bytes *bytes)
 {
-    const op_product_bytes own = op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, rows);
-    bytes->scratch = max_u64(bytes->scratch, own.scratch);
-    bytes->sums = max_u64(bytes->sums, own.sums);
+    for (uint32_t rows = op_rows_class(most); rows > 1; rows /= 2) {
+        const op_product_bytes own = op_matmul_scratch_bytes(m->device, w->format, w->n, w->k,
+                                                             (uint32_t)min_u64(rows, most));
+        bytes->scratch = max_u64(bytes->scratch, own.scratch);
+        bytes->sums = max_u64(bytes->sums, own.sums);
+    }
 }
 
 static void widen(const model *m, const model_linear *linear, op_product_bytes *bytes)
@@ -296,33 +230,16 @@ static temper_status products_open(model *m, error *err)
     widen_by(m, m->head, (uint32_t)min_u64(m->max_rows, MODEL_LOGIT_ROWS), &bytes);
     if (bytes.scratch == 0)
         return TEMPER_OK;
-    temper_status status = gpu_buffer_create(m->device, max_u64(bytes.sums, 4), GPU_PURPOSE_SCRATCH,
-                                             "product sums", &s->sums, err);
-    if (status == TEMPER_OK)
-        status = gpu_buffer_create(m->device, bytes.scratch, GPU_PURPOSE_SCRATCH, "product scratch",
-                                   &s->products, err);
-    if (status == TEMPER_OK) {
-        s->allowed.scratch = gpu_whole(s->products);
-        s->allowed.sums = gpu_whole(s->sums);
-    }
-    return status;
+    return scratch_add_products(s, m->device, bytes, err);
 }
 
 temper_status model_reserve(model *m, const kv_cache *cache, error *err)
 {
     const uint32_t positions = kv_cache_positions(cache);
     temper_status status = TEMPER_OK;
-    if (positions > m->scratch.positions) {
-        const op_attention_shape shape = widest_attention(&m->config, m->max_rows, positions);
-        gpu_buffer *attention = NULL;
-        status = gpu_buffer_create(m->device, max_u64(4, op_attention_scratch_bytes(&shape)),
-                                   GPU_PURPOSE_SCRATCH, "attention scratch", &attention, err);
-        if (status != TEMPER_OK)
-            return status;
-        gpu_buffer_destroy(m->scratch.attention);
-        m->scratch.attention = attention;
-        m->scratch.positions = positions;
-    }
+    status = scratch_fit_attention(&m->scratch, m->device, &m->config, m->max_rows, positions, err);
+    if (status != TEMPER_OK)
+        return status;
     status = products_open(m, err);
     if (status != TEMPER_OK)
         return status;
@@ -333,6 +250,11 @@ temper_status model_reserve(model *m, const kv_cache *cache, error *err)
         status = prepare(m, cache, inputs, 1, err);
     if (status == TEMPER_OK && m->max_rows > 1)
         status = prepare(m, cache, inputs, m->max_rows, err);
+    /* Rows chosen by measurement differ with the number of rows. */
+    const bool chosen = op_choices_of(m->device) != NULL;
+    for (uint32_t rows = op_rows_class(m->max_rows) / 2; chosen && rows > 1; rows /= 2)
+        if (status == TEMPER_OK)
+            status = prepare(m, cache, inputs, rows, err);
     gpu_buffer_destroy(inputs);
     return status == TEMPER_OK ? gpu_pipelines_wait(m->device, err) : status;
 }

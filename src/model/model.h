@@ -15,6 +15,7 @@
 #include "gpu/gpu.h"
 #include "model/config.h"
 #include "model/kv_cache.h"
+#include "model/scratch.h"
 #include "model/weights.h"
 #include "op/op.h"
 
@@ -48,25 +49,6 @@ typedef struct model_layer {
     model_linear ffn_down;    /* [width, ffn] */
     model_norm ffn_post_norm; /* of the feed-forward layer's output */
 } model_layer;
-
-/* Scratch of a step, each its own buffer because a dispatch may not read and write one. Rows:
- * max_rows. */
-typedef struct model_scratch {
-    gpu_buffer *x;         /* residual stream [rows, width] */
-    gpu_buffer *h;         /* normed input of a product, or output to be normed [rows, width] */
-    gpu_buffer *qkv;       /* [rows, (Hq + 2 Hkv) D] */
-    gpu_buffer *q;         /* rotated queries [rows, Hq D] */
-    gpu_buffer *mixed;     /* attention's output [rows, Hq D] */
-    gpu_buffer *gate_up;   /* [rows, 2 ffn], or [rows, ffn] without a gate */
-    gpu_buffer *act;       /* [rows, ffn] */
-    gpu_buffer *last;      /* rows that want logits [MODEL_LOGIT_ROWS, width] */
-    gpu_buffer *logits;    /* [MODEL_LOGIT_ROWS, vocabulary] */
-    gpu_buffer *attention; /* op_attention's own, for `positions` */
-    uint32_t positions;
-    gpu_buffer *products; /* of the products of many rows, or NULL where they want none */
-    gpu_buffer *sums;     /* the same */
-    op_products allowed;  /* what products may use, `products` among it */
-} model_scratch;
 
 typedef struct model {
     gpu_device *device; /* one reference */
@@ -122,7 +104,8 @@ void model_record_head(model *m, gpu_recorder *rec, uint32_t first, uint32_t row
 
 gpu_view model_logits(const model *m);
 
-/* Bytes of device memory that the scratch takes. */
+/* Bytes of device memory that the scratch takes, but for that of the products of prompts, which
+ * depends on the device. */
 uint64_t model_scratch_bytes(const model_config *config, uint32_t max_rows, uint32_t positions);
 
 #endif
