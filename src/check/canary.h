@@ -19,13 +19,14 @@ typedef struct check_canary {
     temper_status (*run)(void *user, double *seconds, error *err);
     void *user;
     double least; /* seconds, of all runs; 0 before the first */
+    bool woken;   /* it has been waited for once */
 } check_canary;
 
 /* One run: *up when it took at most 3 % more than the least so far. */
 temper_status check_canary_look(check_canary *canary, bool *up, error *err);
 
 /* Runs it until it is up several times in a row; *up is false when that was not so within some
- * hundred runs (a card that is throttled, or shared). */
+ * hundred runs (a card that is throttled, or shared). The first wait is a long one. */
 temper_status check_canary_await(check_canary *canary, bool *up, error *err);
 
 /* Calls `measure` between two looks, up to four times, until both find the clock up; *steady is
