@@ -208,7 +208,7 @@ typedef struct temper_profile_event {
     const char *kernel; /* static */
     uint64_t submit;    /* the number of its submit */
     double submitted;   /* seconds of the host's clock, from any beginning */
-    double begin, end;  /* seconds of the GPU's clock, from any other */
+    double begin, end;  /* seconds of the GPU's clock since the device's first event */
     uint64_t bytes, operations;
 } temper_profile_event;
 

@@ -35,7 +35,7 @@ static double take_seconds(check_timer *t)
     const uint32_t count = gpu_profile_events(t->device, &events);
     uint64_t ns = 0;
     for (uint32_t i = 0; i < count; i++)
-        ns += events[i].end - events[i].begin;
+        ns += (uint64_t)(events[i].end - events[i].begin);
     gpu_profile_take(t->device, NULL, 0);
     return (double)ns * 1e-9;
 }

@@ -315,7 +315,7 @@ typedef struct gpu_profile_event {
     const char *kernel;     /* of a pass, its first */
     uint64_t submit;        /* its number, counted from 1 in the life of the device */
     double submitted;       /* clock_seconds when it was */
-    uint64_t begin, end;    /* nanoseconds of the GPU's own clock */
+    int64_t begin, end;     /* nanoseconds of the GPU clock, from the first event that came in */
     uint64_t bytes, operations;
 } gpu_profile_event;
 

@@ -274,6 +274,7 @@ struct gpu_device {
     gpu_profile_mode profiling;
     gpu_profile_event *events;
     uint32_t event_count, event_capacity;
+    uint64_t event_origin;    /* what the GPU's clock showed at the first of all; 0: none yet */
 
     /* Guards the failure: the library may report one from a thread of its own. */
     pthread_mutex_t failure_lock;

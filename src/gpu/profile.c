@@ -154,14 +154,16 @@ static void add(gpu_device *device, const gpu_profile_block *block, uint32_t i, 
     if (end <= begin)
         return;
     mark->pipeline->profile_seconds += (double)(end - begin) * 1e-9;
+    if (device->event_origin == 0)
+        device->event_origin = begin;
     if (!reserve_events(device, 1))
         return;
     device->events[device->event_count++] = (gpu_profile_event){
         .kernel = mark->pipeline->kernel->name,
         .submit = block->serial,
         .submitted = block->submitted,
-        .begin = begin,
-        .end = end,
+        .begin = (int64_t)(begin - device->event_origin),
+        .end = (int64_t)(end - device->event_origin),
         .bytes = mark->bytes,
         .operations = mark->operations,
     };

@@ -195,20 +195,16 @@ uint32_t temper_device_profile_events(temper_device *device, temper_profile_even
     assert(device != NULL && (events != NULL || capacity == 0));
     const gpu_profile_event *list = NULL;
     const uint32_t count = gpu_profile_events(device->gpu, &list);
-    for (uint32_t i = 0; i < count && i < capacity; i++) {
-        /* Differences of nanoseconds are exact in a double, and of the host's uptime they are not.
-         */
-        const uint64_t origin = list[0].begin;
+    for (uint32_t i = 0; i < count && i < capacity; i++)
         events[i] = (temper_profile_event){
             .kernel = list[i].kernel,
             .submit = list[i].submit,
             .submitted = list[i].submitted,
-            .begin = (double)(int64_t)(list[i].begin - origin) * 1e-9,
-            .end = (double)(int64_t)(list[i].end - origin) * 1e-9,
+            .begin = (double)list[i].begin * 1e-9,
+            .end = (double)list[i].end * 1e-9,
             .bytes = list[i].bytes,
             .operations = list[i].operations,
         };
-    }
     return count;
 }
 
