@@ -661,8 +661,8 @@ TEMPER_API temper_batch_stats temper_batch_get_stats(temper_batch *batch);
 TEMPER_API temper_status temper_convert(const char *from, const char *to, const temper_widen *widen,
                                         temper_progress progress, void *user, temper_error *err);
 
-/* Writes a known shape ("llama-1b") with random weights of a type (NULL: Q4_0) as a GGUF file, to be
- * timed: its vocabulary means nothing. TEMPER_UNSUPPORTED for shapes of other architectures than
+/* Writes a known shape ("llama-1b") with random weights of a type (NULL: Q4_0) as a GGUF file, to
+ * be timed: its vocabulary means nothing. TEMPER_UNSUPPORTED for shapes of other architectures than
  * llama. */
 TEMPER_API temper_status temper_write_shape(const char *shape, const char *type, const char *to,
                                             temper_progress progress, void *user,

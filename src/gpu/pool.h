@@ -9,7 +9,7 @@
  *
  *     gpu_pool pool = {0};
  *     const uint32_t h = gpu_pool_take(&pool, bytes, AT_NORM | AT_PRODUCT);   // the largest first
- *     const uint32_t q = gpu_pool_take(&pool, bytes, AT_ATTENTION);           // may be the same slot
+ *     const uint32_t q = gpu_pool_take(&pool, bytes, AT_ATTENTION);           // perhaps the same
  *     status = gpu_pool_fill(&pool, device, err);
  *     gpu_buffer *buffer = gpu_pool_buffer(&pool, h);
  *     gpu_pool_close(&pool);
