@@ -64,7 +64,7 @@ static temper_status load_once(temper_device *device, const char *path, bench_lo
 {
     temper_engine *engine = NULL;
     const temper_engine_desc desc = {
-        .model = path, .device = device, .exact = true, .progress = go_on};
+        .model = path, .device = device, .exact = true, .widen = cli_widen(), .progress = go_on};
     const temper_status status = temper_engine_open(&desc, &engine, err);
     if (status != TEMPER_OK)
         return status;
@@ -81,7 +81,7 @@ static temper_status find_largest(const char *path, uint64_t *bytes, temper_erro
 {
     temper_file *file = NULL;
     temper_file_tensor tensor;
-    temper_status status = temper_file_open(path, &file, err);
+    temper_status status = temper_file_open(path, cli_widen(), &file, err);
     const uint64_t count = status == TEMPER_OK ? temper_file_get_info(file).tensor_count : 0;
     for (uint64_t i = 0; status == TEMPER_OK && i < count; i++) {
         status = temper_file_get_tensor(file, i, &tensor, err);

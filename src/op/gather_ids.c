@@ -27,6 +27,7 @@ void op_gather_ids(gpu_recorder *rec, gpu_view sources, gpu_view chosen, gpu_vie
     const struct kernel_gather_ids_params params = {
         .rows = rows, .count = (uint32_t)min_u64(chosen.size / 4, OP_CHOSEN)};
     const op_grid grid = op_fold(device, ceil_div(rows, 64));
+    gpu_record_work(rec, (uint64_t)rows * 12, 0);
     kernel_gather_ids_dispatch(rec, kernel_gather_ids_get(device), &views, &params, grid.x, grid.y,
                                1);
 }

@@ -1,17 +1,23 @@
 /*
- * fuzz_program.c - files that only the program reads. The first byte of an input, modulo 2, chooses
+ * fuzz_program.c - files that only the program reads. The first byte of an input, modulo 4, chooses
  * what the rest is:
  *
  *     0  the questions of `temper eval choices`, a JSON object a line
  *     1  the saved logits of `temper eval kl`
+ *     2  the choices of `temper kernels tune`, after the line of this program's kernels
+ *     3  the peak of a card
  *
- * Both are read for a model of 291 tokens.
+ * The first two are read for a model of 291 tokens.
  */
 #include "apps/cli/eval_choices.c"
 
+#include <math.h>
+
 #include "apps/cli/kl_file.h"
 #include "base/mem.h"
+#include "check/peak.h"
 #include "fuzz/fuzz.h"
+#include "op/choices.h"
 
 static temper_engine *engine;
 
@@ -76,6 +82,47 @@ static void fuzz_saved_logits(const void *bytes, size_t size)
     fuzz_accepted++;
 }
 
+/* What is taken prints as what is taken again. */
+static void fuzz_choices(const void *bytes, size_t size)
+{
+    op_choices *none = op_choices_new(), *choices = NULL, *again = NULL;
+    strbuf text = {0}, twice = {0};
+    temper_error err = {0};
+
+    op_choices_print(none, &text);
+    op_choices_free(none);
+    strbuf_append(&text, bytes, size);
+    if (op_choices_parse(text.data, text.length, &choices, &err) == TEMPER_OK) {
+        strbuf_clear(&text);
+        op_choices_print(choices, &text);
+        fuzz_check(op_choices_parse(text.data, text.length, &again, &err) == TEMPER_OK);
+        op_choices_print(again, &twice);
+        fuzz_check(strcmp(strbuf_text(&text), strbuf_text(&twice)) == 0);
+        fuzz_accepted++;
+    } else {
+        fuzz_check(err.text[0] != '\0');
+    }
+    op_choices_free(choices);
+    op_choices_free(again);
+    strbuf_free(&text);
+    strbuf_free(&twice);
+}
+
+static void fuzz_peak(const void *bytes, size_t size)
+{
+    strbuf text = {0};
+    check_peak peak;
+
+    strbuf_append(&text, bytes, size);
+    if (check_peak_parse(strbuf_text(&text), &peak)) {
+        fuzz_check(isfinite(peak.read_bytes) && peak.read_bytes > 0);
+        for (int unit = 0; unit < GPU_UNITS; unit++)
+            fuzz_check(isfinite(peak.operations[unit]) && peak.operations[unit] >= 0);
+        fuzz_accepted++;
+    }
+    strbuf_free(&text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -83,10 +130,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (engine == NULL)
         open_engine();
     const uint64_t live = mem_live_bytes();
-    if (data[0] % 2 == 0)
+    switch (data[0] % 4) {
+    case 0:
         fuzz_questions(data + 1, size - 1);
-    else
+        break;
+    case 1:
         fuzz_saved_logits(data + 1, size - 1);
+        break;
+    case 2:
+        fuzz_choices(data + 1, size - 1);
+        break;
+    default:
+        fuzz_peak(data + 1, size - 1);
+    }
     fuzz_check(mem_live_bytes() == live);
     return 0;
 }

@@ -495,6 +495,11 @@ static void seed_program(const seeder *s)
     strbuf_putc(&out, 1);
     put_saved_logits(&out);
     give(s, "logits", &out);
+    strbuf_puts(&out, "\x02matmul 1 64 64 q4 f16 32 one_row=11.479 register_tile=153.773\n"
+                      "matmul 512 8192 2048 bf16 none 0 register_tile=1e3\n");
+    give(s, "choices", &out);
+    strbuf_puts(&out, "\x03read 4.6e12\nf32 6.45e13\ndot4 1.2e14\nmatrix 0\nsteady 1\n");
+    give(s, "peak", &out);
 }
 
 void fuzz_seeds(const char *target, fuzz_sink sink, void *user)
