@@ -27,7 +27,7 @@
 #include "infer/runner.h"
 
 enum {
-    DECODER_MAX_PROPOSALS = 16,
+    DECODER_MAX_PROPOSALS = TEMPER_MAX_SPECULATION,
     DECODER_MAX_SLOTS = 256,
 };
 
@@ -70,9 +70,9 @@ typedef struct decoder_flight {
 } decoder_flight;
 
 typedef struct decoder_desc {
-    uint32_t slots;       /* 1 to DECODER_MAX_SLOTS, at most the engine's rows a step */
-    uint32_t context;     /* of one text */
-    uint32_t blocks;      /* of the cache */
+    uint32_t slots;   /* 1 to DECODER_MAX_SLOTS, at most the engine's rows a step */
+    uint32_t context; /* of one text */
+    uint32_t blocks;  /* of the cache */
     op_cache_type cache;
     uint32_t prompt_rows; /* of prompts in a pass while others decode */
     uint32_t proposals;   /* at once; 0: none */
