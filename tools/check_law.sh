@@ -6,7 +6,7 @@
 #
 # prints each violation as FILE:LINE: REASON; the exit code is 1 if there is one. Includes of one's
 # own room and of the public header temper/temper.h are always allowed. Only the gpu room sees
-# webgpu.h; tests and tools may see everything.
+# webgpu.h and what a WebGPU library adds to it; tests and tools may see everything.
 set -eu
 
 root=${1:-$(dirname "$0")/..}
@@ -39,7 +39,7 @@ function complain(reason) {
 }
 
 function check(target,    parts, room) {
-    if (target ~ /(^|\/)webgpu(_cpp)?\.h$/ || target ~ /^webgpu\//) {
+    if (target ~ /(^|\/)(webgpu(_cpp)?|wgpu)\.h$/ || target ~ /^webgpu\//) {
         if (home != "src/gpu")
             complain("only src/gpu may include " target)
         return

@@ -66,6 +66,7 @@ static op_shape shape_for(gpu_device *device, const op_table *table, const check
         shape.fixed = s->fixed;
         shape.scratch = true;
         shape.half = s->half;
+        shape.tile = op_tile_best(&shape);
         return shape;
     }
     /* Norms see the product's input, a sampler its output; neither has a weight. */
@@ -174,7 +175,7 @@ bool check_choice_at(gpu_device *device, const check_shape *s, uint32_t i, check
     else if (row == taken)
         snprintf(out->reason, sizeof out->reason, "%s",
                  table->count == 1 ? "the only row" : "the first of the table that may");
-    else if (verdict == OP_ROW_SHAPE && row->tiles == OP_TILES_F16 && !s->half)
+    else if (verdict == OP_ROW_SHAPE && row->tile != NULL && !s->half)
         snprintf(out->reason, sizeof out->reason,
                  "closed by the self-check, or by --exact: f16 operands are not allowed");
     else if (verdict != OP_ROW_MAY)
