@@ -203,7 +203,7 @@ static temper_status plant(tuning *t, const op_kernel_row *row, error *err)
     }
     op_choices_use(t->device, one);
     close_scratch(t);
-    if (row->tiles == OP_TILES_NONE)
+    if (row->tile == NULL)
         return TEMPER_OK;
     const op_product_bytes bytes =
         op_matmul_scratch_bytes(t->device, s->format, s->n, s->k, (uint32_t)s->rows);
@@ -259,7 +259,7 @@ static temper_status measure_row(tuning *t, check_timer *timer, const op_kernel_
         .error = difference(t->got, t->want, t->shape->rows * t->shape->n),
         .steady = time.steady,
     };
-    out->right = out->error <= (row->tiles == OP_TILES_F16 ? limit_half : limit_exact);
+    out->right = out->error <= (row->tile != NULL ? limit_half : limit_exact);
     return TEMPER_OK;
 }
 
