@@ -35,7 +35,7 @@ static struct bench_options {
 static const option bench_options[] = {
     {"--shape", OPTION_TEXT, &opt.shape, "NAME",
      "random weights of a known shape: llama-1b, smollm2-135m, ..."},
-    {"--type", OPTION_TEXT, &opt.type, "TYPE", "their type: Q4_0 (default), Q8_0, F16, F32"},
+    {"--type", OPTION_TEXT, &opt.type, "TYPE", "their type: Q4_0 (default), Q4_K, Q8_0, F16 ..."},
     {"-p", OPTION_COUNTS, &opt.prompts, "N,N,...",
      "tokens of the prompt tests; 0: none (default 512)"},
     {"-n", OPTION_COUNTS, &opt.tokens, "N,N,...",

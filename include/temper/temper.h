@@ -329,12 +329,12 @@ typedef struct temper_engine_desc {
                                  beside it, or of a Hugging Face directory. Borrowed */
     const char *shape;        /* instead of a model: a known shape ("llama-1b") with random weights,
                                  to be timed. It has no tokenizer; its ids mean nothing. Borrowed */
-    const char *shape_type;   /* of its weights: Q4_0 (NULL), Q8_0, F16 or F32. Borrowed */
+    const char *shape_type;   /* of its weights, one that can be loaded; NULL: Q4_0. Borrowed */
     temper_device *device;    /* NULL: opens the best one. Shared, not taken over */
     bool vocabulary_only;     /* no device and no weights: tokenizing and chat rendering work */
     uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 512, or 128
                                  where a CPU computes */
-    bool exact;               /* no operand of a product is rounded. Else a GPU decodes 4-bit
+    bool exact;               /* no operand of a product is rounded. Else a GPU decodes quantised
                                  weights with inputs in 16-bit fixed point (off by about 4e-5),
                                  and one whose matrix units pass a check against f32 reads prompts
                                  with f16 operands; sums stay f32 */

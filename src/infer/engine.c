@@ -187,15 +187,17 @@ static temper_status open_file(temper_engine *engine, const temper_engine_desc *
 
 temper_status infer_shape_type(const char *name, dtype *out, error *err)
 {
-    static const dtype types[] = {DTYPE_Q4_0, DTYPE_Q8_0, DTYPE_F16, DTYPE_F32};
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(name == NULL ? "Q4_0" : name, dtype_name((uint32_t)types[i])) == 0) {
-            *out = types[i];
+    const char *wanted = name == NULL ? "Q4_0" : name;
+    for (uint32_t type = 0; type <= DTYPE_BF16; type++) {
+        const dtype_info *info = dtype_find(type);
+        if (info != NULL && info->loadable && strcmp(wanted, info->name) == 0) {
+            *out = (dtype)type;
             return TEMPER_OK;
         }
+    }
     return error_set(err, TEMPER_BAD_ARGUMENT,
-                     "random weights of type \"%s\" are not made; there are Q4_0, Q8_0, F16, F32",
-                     name);
+                     "random weights of type \"%s\" are not made; there are " DTYPE_LOADABLE_NAMES,
+                     wanted);
 }
 
 /* A network of random weights in a known shape. */

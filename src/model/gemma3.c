@@ -39,10 +39,8 @@ static void record_layer(model *m, gpu_recorder *rec, const model_step *step, ui
     op_rmsnorm_add(rec, gpu_whole(s->h), gpu_whole(layer->attn_post_norm.weight), gpu_whole(s->x),
                    rows, c->width, c->norm_eps);
 
-    model_record_normed_linear(m, rec, &layer->ffn_norm, &layer->gate_up, s->x, s->h, s->gate_up,
-                               rows);
-    op_gelu_gate(rec, gpu_whole(s->gate_up), gpu_whole(s->act), rows, c->ffn);
-    model_record_linear(m, rec, &layer->ffn_down, s->act, s->h, rows, OP_WRITE);
+    model_record_gated(m, rec, &layer->ffn_norm, &layer->gate_up, OP_GATE_GELU, &layer->ffn_down,
+                       s->h, rows, OP_WRITE);
     op_rmsnorm_add(rec, gpu_whole(s->h), gpu_whole(layer->ffn_post_norm.weight), gpu_whole(s->x),
                    rows, c->width, c->norm_eps);
 }

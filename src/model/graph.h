@@ -77,9 +77,11 @@ void model_record_normed_linear(const model *m, gpu_recorder *rec, const model_n
                                 const model_linear *linear, gpu_buffer *x, gpu_buffer *h,
                                 gpu_buffer *y, uint32_t rows);
 
-/* y (+)= linear(silu(gate) * up), from the scratch's gate and up. One dispatch likewise. */
-void model_record_silu_down(const model *m, gpu_recorder *rec, const model_linear *linear,
-                            gpu_buffer *y, uint32_t rows, op_mode mode);
+/* y (+)= down(gate of the halves of gate_up(norm(s->x))). Two dispatches where the device has it.
+ */
+void model_record_gated(const model *m, gpu_recorder *rec, const model_norm *norm,
+                        const model_linear *gate_up, op_gate gate, const model_linear *down,
+                        gpu_buffer *y, uint32_t rows, op_mode mode);
 
 /* From s->qkv to s->mixed: rope, the way of k and v into the cache, attention; with the window and
  * the frequencies of layer `index`. */

@@ -31,9 +31,8 @@ void llama_record_layer(model *m, gpu_recorder *rec, const model_step *step, uin
     model_record_attention(m, rec, step, index);
     model_record_linear(m, rec, &layer->attn_output, s->mixed, s->x, rows, OP_ACCUMULATE);
 
-    model_record_normed_linear(m, rec, &layer->ffn_norm, &layer->gate_up, s->x, s->h, s->gate_up,
-                               rows);
-    model_record_silu_down(m, rec, &layer->ffn_down, s->x, rows, OP_ACCUMULATE);
+    model_record_gated(m, rec, &layer->ffn_norm, &layer->gate_up, OP_GATE_SILU, &layer->ffn_down,
+                       s->x, rows, OP_ACCUMULATE);
 }
 
 const model_graph llama_graph = {load_layer, llama_record_layer};

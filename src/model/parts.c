@@ -213,14 +213,32 @@ void model_record_normed_linear(const model *m, gpu_recorder *rec, const model_n
         op_bias(rec, gpu_whole(y), gpu_whole(linear->bias), rows, (uint32_t)linear->width);
 }
 
-void model_record_silu_down(const model *m, gpu_recorder *rec, const model_linear *linear,
-                            gpu_buffer *y, uint32_t rows, op_mode mode)
+void model_record_gated(const model *m, gpu_recorder *rec, const model_norm *norm,
+                        const model_linear *gate_up, op_gate gate, const model_linear *down,
+                        gpu_buffer *y, uint32_t rows, op_mode mode)
 {
     const model_scratch *s = &m->scratch;
-    op_silu_gate_matmul(rec, gpu_whole(s->gate_up), gpu_whole(s->act), linear->weights[0],
-                        gpu_whole(y), rows, mode, &s->allowed);
-    if (linear->bias != NULL)
-        op_bias(rec, gpu_whole(y), gpu_whole(linear->bias), rows, (uint32_t)linear->width);
+    const gpu_view products = gpu_whole(s->gate_up), act = gpu_whole(s->act);
+    if (norm->bias == NULL && gate_up->bias == NULL && gate_up->count == 1) {
+        const op_gated gated = {.norm = gpu_whole(norm->weight),
+                                .eps = m->config.norm_eps,
+                                .gate_up = gate_up->weights[0],
+                                .gate = gate,
+                                .down = down->weights[0],
+                                .h = gpu_whole(s->h),
+                                .gate_products = products,
+                                .act = act};
+        op_gated_matmul(rec, gpu_whole(s->x), &gated, gpu_whole(y), rows, mode, &s->allowed);
+        if (down->bias != NULL)
+            op_bias(rec, gpu_whole(y), gpu_whole(down->bias), rows, (uint32_t)down->width);
+        return;
+    }
+    model_record_normed_linear(m, rec, norm, gate_up, s->x, s->h, s->gate_up, rows);
+    if (gate == OP_GATE_GELU)
+        op_gelu_gate(rec, products, act, rows, m->config.ffn);
+    else
+        op_silu_gate(rec, products, act, rows, m->config.ffn);
+    model_record_linear(m, rec, down, s->act, y, rows, mode);
 }
 
 void model_record_attention(const model *m, gpu_recorder *rec, const model_step *step,

@@ -46,9 +46,8 @@ static void record_qwen3_layer(model *m, gpu_recorder *rec, const model_step *st
     model_record_attention(m, rec, step, index);
     model_record_linear(m, rec, &layer->attn_output, s->mixed, s->x, rows, OP_ACCUMULATE);
 
-    model_record_normed_linear(m, rec, &layer->ffn_norm, &layer->gate_up, s->x, s->h, s->gate_up,
-                               rows);
-    model_record_silu_down(m, rec, &layer->ffn_down, s->x, rows, OP_ACCUMULATE);
+    model_record_gated(m, rec, &layer->ffn_norm, &layer->gate_up, OP_GATE_SILU, &layer->ffn_down,
+                       s->x, rows, OP_ACCUMULATE);
 }
 
 const model_graph qwen2_graph = {load_qwen2_layer, llama_record_layer};

@@ -240,30 +240,60 @@ static temper_status load_rows(weights_loader *loader, const gguf_tensor *tensor
 
 /* ---- random weights -------------------------------------------------------------------------- */
 
+static void random_plain(layout of, double deviation, uint32_t *data, uint64_t words,
+                         random_state *r)
+{
+    for (uint64_t i = 0; i < words; i++) {
+        const float first = (float)(random_normal(r) * deviation);
+        if (of == LAYOUT_F32) {
+            memcpy(&data[i], &first, sizeof first);
+            continue;
+        }
+        const float second = (float)(random_normal(r) * deviation);
+        data[i] = of == LAYOUT_F16 ? f32_to_f16(first) | (uint32_t)f32_to_f16(second) << 16
+                                   : f32_to_bf16(first) | (uint32_t)f32_to_bf16(second) << 16;
+    }
+}
+
+/* Scales around `unit`, and with a minimum what makes the numbers' middle 0. The integers of the K
+ * scales are all 64. */
+static void random_scales(weight_format format, double unit, double middle, uint32_t *scales,
+                          uint64_t words, uint64_t factors, random_state *r)
+{
+    const bool two_level = format.scale == SCALE_K || format.scale == SCALE_K_MIN;
+    for (uint64_t i = 0; i < words; i++) {
+        const double scale = unit * (0.75 + 0.5 * random_unit(r)) / (two_level ? 64 : 1);
+        const double high = format.scale == SCALE_F16_MIN ? -middle * scale
+                            : format.scale == SCALE_K_MIN ? middle * scale
+                                                          : unit * (0.75 + 0.5 * random_unit(r));
+        scales[i] = f32_to_f16((float)scale) | (uint32_t)f32_to_f16((float)high) << 16;
+        if (two_level && i >= factors)
+            scales[i] = 0x40404040u;
+    }
+}
+
 /* Fills the planes of one chunk: values of standard deviation 1 / sqrt(k), so that a product keeps
  * the size of its input. */
 static void random_planes(weight_format format, uint64_t k, uint64_t stride, weight_planes planes,
                           random_state *r)
 {
-    const double deviation = 1.0 / sqrt((double)k);
-    uint32_t *data = planes.plane[WEIGHT_DATA], *scales = planes.plane[WEIGHT_SCALES];
-    for (uint64_t i = weight_plane_words(format, WEIGHT_DATA, k, stride); i-- > 0;) {
-        if (format.layout == LAYOUT_F32) {
-            const float value = (float)(random_normal(r) * deviation);
-            memcpy(&data[i], &value, sizeof value);
-        } else if (format.layout == LAYOUT_F16) {
-            const uint32_t low = f32_to_f16((float)(random_normal(r) * deviation));
-            data[i] = low | (uint32_t)f32_to_f16((float)(random_normal(r) * deviation)) << 16;
-        } else {
-            data[i] = (uint32_t)random_u64(r);
-        }
-    }
     /* Uniform integers of -8 to 7 have a deviation of 4.6, of -128 to 127 one of 74. */
-    const double unit = deviation / (format.layout == LAYOUT_Q4 ? 4.6 : 74.0);
-    for (uint64_t i = weight_plane_words(format, WEIGHT_SCALES, k, stride); i-- > 0;) {
-        const uint32_t low = f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r))));
-        scales[i] = low | (uint32_t)f32_to_f16((float)(unit * (0.75 + 0.5 * random_unit(r)))) << 16;
+    static const double deviations[LAYOUT_COUNT] = {
+        [LAYOUT_Q8] = 74.0, [LAYOUT_Q4] = 4.6, [LAYOUT_Q5] = 9.2, [LAYOUT_Q6] = 18.5};
+    static const double middles[LAYOUT_COUNT] = {[LAYOUT_Q4] = 7.5, [LAYOUT_Q5] = 15.5};
+    const double deviation = 1.0 / sqrt((double)k);
+    uint64_t words[WEIGHT_PLANES];
+    for (int p = 0; p < WEIGHT_PLANES; p++)
+        words[p] = weight_plane_words(format, (weight_plane)p, k, stride);
+    if (format.scale == SCALE_NONE) {
+        random_plain(format.layout, deviation, planes.plane[WEIGHT_DATA], words[WEIGHT_DATA], r);
+        return;
     }
+    for (int p = WEIGHT_DATA; p <= WEIGHT_HIGH; p++)
+        for (uint64_t i = 0; i < words[p]; i++)
+            planes.plane[p][i] = (uint32_t)random_u64(r);
+    random_scales(format, deviation / deviations[format.layout], middles[format.layout],
+                  planes.plane[WEIGHT_SCALES], words[WEIGHT_SCALES], k / SCALE_K_BLOCK * stride, r);
 }
 
 static temper_status random_matrix(weights_loader *loader, const char *label, uint64_t n,
@@ -300,7 +330,8 @@ static temper_status random_matrix(weights_loader *loader, const char *label, ui
 temper_status weights_open_random(gpu_device *device, dtype type, weights_loader **out, error *err)
 {
     assert(device != NULL && out != NULL);
-    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_Q4_0 && type != DTYPE_Q8_0)
+    const dtype_info *info = dtype_find((uint32_t)type);
+    if (info == NULL || !info->loadable)
         return error_set(err, TEMPER_UNSUPPORTED, "random weights of type %s are not made",
                          dtype_name((uint32_t)type));
     weights_loader *loader = mem_calloc(1, sizeof *loader);

@@ -33,8 +33,8 @@ typedef struct weights_loader weights_loader;
 temper_status weights_open(const gguf_file *file, gpu_device *device, weights_progress progress,
                            void *user, weights_loader **out, error *err);
 
-/* A loader of no file: every tensor it is asked for exists and is random, of the given type (F32,
- * F16, Q4_0 or Q8_0) and about the size that a trained one has. The same every time. */
+/* A loader of no file: every tensor it is asked for exists and is random, of the given type (one
+ * that can be loaded) and about the size that a trained one has. The same every time. */
 temper_status weights_open_random(gpu_device *device, dtype type, weights_loader **out, error *err);
 
 /* Ends a load: every queued byte is on the device. With status TEMPER_OK, a tensor of the file that

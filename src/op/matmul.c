@@ -14,31 +14,14 @@ static bool is_one_row(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_matmul[] = {
-    {.name = "staged_4",
-     .kernel = &kernel_matvec_staged,
-     .invocations = 256,
+    {.name = "fixed",
+     .kernel = &kernel_matvec_fixed,
+     .invocations = 128,
      .gpu_only = true,
-     .fits = op_staged_fits_tall,
+     .fits = op_fixed_fits,
      .tile_rows = 1,
-     .tile_cols = 128,
-     .why = "one row of 4-bit products: inputs in 16-bit fixed point once a workgroup, four "
+     .why = "one row of quantised products: inputs in 16-bit fixed point once a workgroup, four "
             "products an instruction"},
-    {.name = "staged_2",
-     .kernel = &kernel_matvec_staged,
-     .invocations = 256,
-     .gpu_only = true,
-     .fits = op_staged_fits_middle,
-     .tile_rows = 1,
-     .tile_cols = 64,
-     .why = "the same for weights of fewer rows: more workgroups"},
-    {.name = "staged_1",
-     .kernel = &kernel_matvec_staged,
-     .invocations = 256,
-     .gpu_only = true,
-     .fits = op_staged_fits,
-     .tile_rows = 1,
-     .tile_cols = 32,
-     .why = "the same for weights of few rows"},
     {.name = "columns_64",
      .kernel = &kernel_matvec,
      .invocations = 256,
@@ -206,11 +189,13 @@ static bool rows_are_aligned(gpu_device *device, uint64_t k, uint64_t width)
 const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, uint32_t rows,
                                    uint64_t width, const op_products *with)
 {
+    const gpu_limits *limits = gpu_device_limits(device);
     op_shape shape = {.rows = rows,
                       .n = weight->n,
                       .k = weight->k,
                       .format = weight->format,
-                      .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
+                      .workgroup_memory = limits->max_workgroup_memory,
+                      .invocations = min_u64(limits->max_invocations, limits->max_workgroup_x),
                       .fixed = with != NULL && with->fixed,
                       .scratch = with != NULL && with->scratch.buffer != NULL,
                       .half = with != NULL && with->half && weight->halves};
@@ -220,9 +205,10 @@ const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, 
     return op_choose(device, &op_table_matmul, &shape);
 }
 
-bool op_row_fuses(const op_kernel_row *row)
+bool op_row_takes(const op_kernel_row *row, op_prologue_kind kind)
 {
-    return row->kernel == &kernel_matvec_staged || row->tile != NULL;
+    return row->tile != NULL ||
+           (row->kernel == &kernel_matvec_fixed && kind != OP_PROLOGUE_SILU_GATE);
 }
 
 /* Rows that bind; one, where the row of the table is for one. */
@@ -232,8 +218,8 @@ static void record_rows(gpu_recorder *rec, const op_weight *weight, const op_ker
 {
     for (uint32_t i = 0; i < weight->part_count; i++) {
         const op_weight_part *part = &weight->parts[i];
-        if (row->kernel == &kernel_matvec_staged)
-            op_record_staged(rec, weight, part, row, before, x, y, to.first, mode);
+        if (row->kernel == &kernel_matvec_fixed)
+            op_record_fixed(rec, weight, part, before, OP_GATE_NONE, x, y, to.first, mode);
         else if (row->kernel == &kernel_matvec)
             op_record_matvec(rec, weight, part, row, x, y, to.first, mode);
         else

@@ -158,9 +158,23 @@ void op_rmsnorm_matmul(gpu_recorder *rec, gpu_view x, gpu_view norm, float eps, 
                        const op_weight *weight, gpu_view y, uint32_t rows, op_mode mode,
                        const op_products *with);
 
-/* The same after silu(gate) * up. gate_up: f32 [rows, 2 K]; act: scratch, f32 [rows, K]. */
-void op_silu_gate_matmul(gpu_recorder *rec, gpu_view gate_up, gpu_view act, const op_weight *weight,
-                         gpu_view y, uint32_t rows, op_mode mode, const op_products *with);
+typedef enum op_gate { OP_GATE_NONE, OP_GATE_SILU, OP_GATE_GELU } op_gate; /* gelu: its tanh form */
+
+/* A gated pair of products, F wide between them. */
+typedef struct op_gated {
+    gpu_view norm; /* f32 [K] */
+    float eps;
+    const op_weight *gate_up;       /* [2 F, K]: the gate, then what it multiplies */
+    op_gate gate;                   /* not OP_GATE_NONE */
+    const op_weight *down;          /* [N, F] */
+    gpu_view h, gate_products, act; /* scratch: f32 [rows, K], [rows, 2 F], [rows, F] */
+} op_gated;
+
+/* y (+)= (gate(a) * b) Wdown^T with (a, b) = rmsnorm(x) Wgate_up^T. x: f32 [rows, K]; y: f32 [rows,
+ * N]. Where the device has it, the gate is a part of the first product (one row) or of the second
+ * (many). */
+void op_gated_matmul(gpu_recorder *rec, gpu_view x, const op_gated *gated, gpu_view y,
+                     uint32_t rows, op_mode mode, const op_products *with);
 
 /* ---- norms, gates, sums ---------------------------------------------------------------------- */
 

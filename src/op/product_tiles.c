@@ -213,7 +213,7 @@ bool op_single_rows_fit(const op_shape *shape)
 {
     op_shape one = *shape;
     one.rows = 1;
-    if (shape->rows < 2 || shape->rows > MOST_SINGLE_ROWS || !op_staged_fits(&one))
+    if (shape->rows < 2 || shape->rows > MOST_SINGLE_ROWS || !op_fixed_fits(&one))
         return false;
     /* A dispatch with its latencies, and the weight at 4.3 TB/s; tiles want their inputs in f16. */
     const uint64_t bytes = op_weight_bytes(shape->format, shape->n, shape->k);

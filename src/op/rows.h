@@ -30,6 +30,7 @@ typedef struct op_shape {
     weight_format format;
     bool greedy;               /* a sampler at temperature 0 */
     uint64_t workgroup_memory; /* of the device */
+    uint64_t invocations;      /* lanes a workgroup, of the device */
     bool fixed;                /* 16-bit fixed point will do for a single row */
     bool scratch;              /* there is room for inputs in f16 */
     bool half;           /* f16 operands are allowed, the device is good at them, and they hold
@@ -145,7 +146,7 @@ void op_record_matvec(gpu_recorder *rec, const op_weight *w, const op_weight_par
                       const op_kernel_row *row, gpu_view x, gpu_view y, uint64_t column,
                       op_mode mode);
 
-/* ---- matvec_staged.c: the same in 16-bit fixed point, with what comes before the product ---- */
+/* ---- what comes before a product, and matvec_fixed.c: one row in 16-bit fixed point ---------- */
 
 typedef enum op_prologue_kind {
     OP_PROLOGUE_NONE,
@@ -159,13 +160,13 @@ typedef struct op_prologue {
     float eps;
 } op_prologue;
 
-bool op_staged_fits(const op_shape *shape);
-bool op_staged_fits_middle(const op_shape *shape);
-bool op_staged_fits_tall(const op_shape *shape);
+bool op_fixed_fits(const op_shape *shape);
 
-void op_record_staged(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
-                      const op_kernel_row *row, const op_prologue *before, gpu_view x, gpu_view y,
-                      uint64_t column, op_mode mode);
+/* One part of a weight, after a norm or nothing. With a gate, the only part, of an even number of
+ * rows, and OP_WRITE. */
+void op_record_fixed(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
+                     const op_prologue *before, op_gate gate, gpu_view x, gpu_view y,
+                     uint64_t column, op_mode mode);
 
 /* ---- attention: what its kernels share ------------------------------------------------------ */
 
@@ -228,8 +229,8 @@ void op_record_matmul(gpu_recorder *rec, const op_weight *weight, const op_kerne
                       const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
                       uint64_t column, uint64_t width, op_mode mode, const op_products *with);
 
-/* Whether the row does a norm or a gate itself. */
-bool op_row_fuses(const op_kernel_row *row);
+/* Whether the row does what comes before the product itself. */
+bool op_row_takes(const op_kernel_row *row, op_prologue_kind kind);
 
 /* The numbers of rows to record a product for: `rows` alone or, in a recorder that only asks for
  * pipelines, all up to it for which another row of the table may be chosen. 0 after the last. */
