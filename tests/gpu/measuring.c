@@ -408,7 +408,7 @@ static void a_small_device_has_no_peak(void **state)
     gpu_device_release(small);
 }
 
-/* ---- rows in the order that was measured ------------------------------------------------------ */
+/* ---- rows in the order that was measured ----------------------------------------------------- */
 
 static const op_shape one_row_of_q4 = {
     .rows = 1, .n = N, .k = K, .format = {LAYOUT_Q4, SCALE_F16, 32}};
