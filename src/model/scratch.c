@@ -7,18 +7,17 @@
 #include "base/checked.h"
 #include "model/model.h"
 
-/* The moments of a step: what is read or written at one of them is a buffer of its own. */
+/* The moments of a step: what is read or written at one of them is a buffer of its own. What any
+ * row of a table does in one dispatch is one moment. */
 enum {
-    AT_QKV = 1 << 0,  /* norm, and the product that makes queries, keys and values */
-    AT_ROPE = 1 << 1, /* their way to q and into the cache */
-    AT_ATTENTION = 1 << 2,
-    AT_OUTPUT = 1 << 3,  /* attention's product, and a norm after it */
-    AT_GATE_UP = 1 << 4, /* norm, and the feed-forward layer's first product */
-    AT_GATE = 1 << 5,
-    AT_DOWN = 1 << 6, /* its second product, with the gate where that is one dispatch */
-    AT_HEAD = 1 << 7,
-    AT_PRODUCTS = AT_QKV | AT_OUTPUT | AT_GATE_UP | AT_DOWN,
-    ALWAYS = (1 << 8) - 1, /* and after the step: x and logits are read by what comes then */
+    AT_QKV = 1 << 0,       /* norm, and the product that makes queries, keys and values */
+    AT_ATTENTION = 1 << 1, /* their way to q and into the cache, and attention */
+    AT_OUTPUT = 1 << 2,    /* its product, and a norm after it */
+    AT_GATE_UP = 1 << 3,   /* norm, and the feed-forward layer's first product */
+    AT_DOWN = 1 << 4,      /* the gate, and the second product */
+    AT_HEAD = 1 << 5,      /* norm, and the product that makes logits */
+    AT_PRODUCTS = AT_QKV | AT_OUTPUT | AT_GATE_UP | AT_DOWN | AT_HEAD,
+    ALWAYS = (1 << 6) - 1, /* and after the step: x and logits are read by what comes then */
 };
 
 typedef struct scratch_row {
@@ -46,12 +45,12 @@ static void make_rows(const model_config *c, uint32_t max_rows, scratch_row out[
 #define AT(field) offsetof(model_scratch, field)
     const scratch_row rows[SCRATCH_ROWS] = {
         {AT(x), ALWAYS, n * c->width},
-        {AT(h), AT_PRODUCTS | AT_HEAD, n * c->width},
-        {AT(qkv), AT_QKV | AT_ROPE, n * (q + 2 * kv)},
-        {AT(q), AT_ROPE | AT_ATTENTION, n * q},
+        {AT(h), AT_PRODUCTS, n * c->width},
+        {AT(qkv), AT_QKV | AT_ATTENTION, n * (q + 2 * kv)},
+        {AT(q), AT_ATTENTION, n * q},
         {AT(mixed), AT_ATTENTION | AT_OUTPUT, n * q},
-        {AT(gate_up), AT_GATE_UP | AT_GATE | AT_DOWN, n * inputs * c->ffn},
-        {AT(act), AT_GATE | AT_DOWN, n * c->ffn},
+        {AT(gate_up), AT_GATE_UP | AT_DOWN, n * inputs * c->ffn},
+        {AT(act), AT_DOWN, n * c->ffn},
         {AT(last), AT_HEAD, (uint64_t)MODEL_LOGIT_ROWS * c->width},
         {AT(logits), ALWAYS, (uint64_t)MODEL_LOGIT_ROWS * c->vocabulary},
     };
