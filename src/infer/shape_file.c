@@ -216,6 +216,11 @@ temper_status temper_write_shape(const char *shape, const char *type, const char
         status = model_shape_find(shape, &config, err);
     if (status != TEMPER_OK)
         return status;
+    if (f.type != DTYPE_F32 && f.type != DTYPE_F16 && f.type != DTYPE_Q4_0 && f.type != DTYPE_Q8_0)
+        return error_set(err, TEMPER_UNSUPPORTED,
+                         "shapes of type %s are not written as files; there are F32, F16, Q4_0, "
+                         "Q8_0",
+                         dtype_name((uint32_t)f.type));
     if (config.arch != MODEL_LLAMA || config.window > 0)
         return error_set(err, TEMPER_UNSUPPORTED,
                          "%s is of the architecture %s: only shapes of llama are written as files",
