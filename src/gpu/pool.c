@@ -6,7 +6,8 @@
 static bool fits(const gpu_pool *pool, const gpu_pool_slot *slot, uint64_t size, uint32_t moments)
 {
     const bool binds = pool->most == 0 || size > pool->most || slot->size <= pool->most;
-    return slot->size >= size && slot->size / 2 <= size && (slot->moments & moments) == 0 && binds;
+    return slot->size >= size && (pool->any_size || slot->size / 2 <= size) &&
+           (slot->moments & moments) == 0 && binds;
 }
 
 uint32_t gpu_pool_take(gpu_pool *pool, uint64_t size, uint32_t moments)

@@ -35,6 +35,7 @@ typedef struct gpu_pool_slot {
 typedef struct gpu_pool {
     gpu_pool_slot slots[GPU_POOL_SLOTS];
     uint64_t most;
+    bool any_size; /* tests only: a slot may be as large as it is, so that all who may share do */
 } gpu_pool;
 
 /* The slot of a user of size bytes (at least 1) at these moments (at least one bit). At most

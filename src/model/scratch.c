@@ -28,6 +28,13 @@ typedef struct scratch_row {
 
 enum { SCRATCH_ROWS = 9 };
 
+static bool share_all;
+
+void scratch_share_all(bool on)
+{
+    share_all = on;
+}
+
 static int largest_first(const void *a, const void *b)
 {
     const scratch_row *x = a, *y = b;
@@ -94,6 +101,7 @@ temper_status scratch_open(model_scratch *s, gpu_device *device, const model_con
     scratch_row rows[SCRATCH_ROWS];
     uint32_t slots[SCRATCH_ROWS];
     s->pool.most = gpu_device_limits(device)->max_storage_binding;
+    s->pool.any_size = share_all;
     make_rows(config, max_rows, rows);
     take_rows(&s->pool, rows, slots);
     const temper_status status = gpu_pool_fill(&s->pool, device, err);

@@ -44,4 +44,8 @@ temper_status scratch_add_products(model_scratch *s, gpu_device *device, op_prod
 
 void scratch_close(model_scratch *s);
 
+/* Tests only: in models opened from now on all buffers share that may, whatever their sizes, so
+ * that a moment that is missing shows. */
+void scratch_share_all(bool on);
+
 #endif

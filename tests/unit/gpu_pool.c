@@ -90,6 +90,16 @@ static void what_is_given_back_serves_again(void **state)
     assert_int_equal(gpu_pool_bytes(&pool), 7);
 }
 
+static void for_a_test_sizes_do_not_matter(void **state)
+{
+    (void)state;
+    gpu_pool pool = {.any_size = true};
+    const uint32_t large = gpu_pool_take(&pool, 1000, A);
+    assert_int_equal(gpu_pool_take(&pool, 1, B), large);
+    assert_int_not_equal(gpu_pool_take(&pool, 1, A), large);
+    assert_int_not_equal(gpu_pool_take(&pool, 1001, C), large);
+}
+
 /* Any plan keeps the rules: checked against a list of who has what. */
 static void random_plans_keep_the_rules(void **state)
 {
@@ -126,6 +136,7 @@ int main(void)
         cmocka_unit_test(the_smallest_that_fits_is_taken),
         cmocka_unit_test(what_binds_gets_what_binds),
         cmocka_unit_test(what_is_given_back_serves_again),
+        cmocka_unit_test(for_a_test_sizes_do_not_matter),
         cmocka_unit_test(random_plans_keep_the_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,123 @@
+/*
+ * rows.c - whole models with every row of every table that the device can run, those that a
+ * software device leaves alone too, and with all scratch shared that may be: a row that reads or
+ * writes at a moment that model/scratch.c does not know of shows here, whatever the sizes of a
+ * model are.
+ */
+#include "support/model_test.h"
+
+#include <math.h>
+
+#include "infer/infer.h"
+#include "op/rows.h"
+
+/* Calls `each` with every row preferred in turn, and once with none. */
+static void for_each_row(temper_device *device, void (*each)(temper_device *device))
+{
+    uint32_t rows = 0;
+    each(device);
+    for (const op_table *const *table = op_tables; *table != NULL; table++)
+        for (uint32_t i = 0; i + 1 < (*table)->count; i++) {
+            const op_kernel_row *row = &(*table)->rows[i];
+            if (!op_row_runs(device->gpu, row))
+                continue;
+            print_message("%s, %s\n", (*table)->op, row->name);
+            op_prefer_row(row->name);
+            each(device);
+            op_prefer_row(NULL);
+            rows++;
+        }
+    assert_true(rows >= 8);
+}
+
+static void one_model(temper_device *device)
+{
+    test_tiny_model(device, "tiny/llama-q4_0", 64);
+}
+
+static void every_row_in_shared_scratch(void **state)
+{
+    (void)state;
+    temper_device *device = test_device(&test_masks[0]);
+    scratch_share_all(true);
+    for_each_row(device, one_model);
+    scratch_share_all(false);
+    test_nothing_left(device);
+    temper_device_release(device);
+}
+
+static void every_architecture_in_shared_scratch(void **state)
+{
+    (void)state;
+    static const char *const stems[] = {"arch/gemma3", "arch/gpt2",  "arch/phi3",
+                                        "arch/qwen2",  "arch/qwen3", "tiny/llama-wide"};
+    temper_device *device = test_device(&test_masks[0]);
+    scratch_share_all(true);
+    for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++)
+        test_tiny_model(device, stems[i], 0);
+    scratch_share_all(false);
+    temper_device_release(device);
+}
+
+/* ---- rows that round ------------------------------------------------------------------------- */
+
+enum { PROMPT = 40 };
+
+static void logits_of(temper_device *device, bool exact, float *logits)
+{
+    static const char path[] = TEST_GOLDEN "/tiny/llama-q4_0.gguf";
+    temper_error err = {0};
+    temper_engine *engine = NULL;
+    temper_session *session = NULL;
+    uint32_t ids[PROMPT];
+    const temper_engine_desc desc = {.model = path, .device = device, .exact = exact};
+    assert_ok(temper_engine_open(&desc, &engine, &err));
+    assert_ok(temper_session_open(engine, &(temper_session_desc){.context = 64}, &session, &err));
+    for (uint32_t i = 0; i < PROMPT; i++)
+        ids[i] = (7 * i + 3) % temper_engine_info(engine)->vocabulary;
+    /* A prompt at once, then a few single rows. */
+    for (size_t count = PROMPT - 4; count <= PROMPT; count++)
+        assert_ok(temper_session_logits(session, (temper_tokens){ids, count}, logits, &err));
+    temper_session_close(session);
+    temper_engine_close(engine);
+}
+
+enum { VOCABULARY = 291 };
+
+static float want[VOCABULARY];
+
+/* Rounded inputs are off by far less than a wrong buffer would be. */
+static void close_to_exact(temper_device *device)
+{
+    float got[VOCABULARY];
+    double largest = 0, worst = 0;
+    logits_of(device, false, got);
+    for (size_t i = 0; i < VOCABULARY; i++) {
+        largest = fmax(largest, fabs((double)want[i]));
+        worst = fmax(worst, fabs((double)got[i] - (double)want[i]));
+        assert_true(isfinite(got[i]));
+    }
+    if (!(worst < 2e-2 * largest))
+        fail_msg("off by %g, the largest logit is %g", worst, largest);
+}
+
+static void every_rounding_row_in_shared_scratch(void **state)
+{
+    (void)state;
+    temper_device *device = test_device(&test_masks[0]);
+    logits_of(device, true, want);
+    scratch_share_all(true);
+    for_each_row(device, close_to_exact);
+    scratch_share_all(false);
+    temper_device_release(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_in_shared_scratch),
+        cmocka_unit_test(every_architecture_in_shared_scratch),
+        cmocka_unit_test(every_rounding_row_in_shared_scratch),
+    };
+    return cmocka_run_group_tests_name("model_rows", tests, NULL, NULL);
+}
