@@ -219,10 +219,12 @@ const op_kernel_row *op_attention_row(gpu_device *device, const op_attention_sha
     return op_choose(device, &op_table_attention, &by);
 }
 
-/* A model that reads prompts reads single rows too: their pipelines are asked for with the others.
- */
-static void prepare_single_rows(gpu_device *device, const op_attention_shape *s, const tiling *t)
+/* A model that reads prompts reads single rows too, and rows of many sequences those of one later:
+ * all their pipelines are asked for together. */
+static void prepare_others(gpu_device *device, const op_attention_shape *s, const tiling *t)
 {
+    if (t->rows == 1)
+        get_pipeline(device, s, t, rows_of_a_full_tile(s));
     const op_kernel_row *row = op_attention_row(device, s, 1);
     if (row->kernel == &kernel_attention_teams)
         op_prepare_attention_teams(device, s);
@@ -248,8 +250,8 @@ void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_ca
     op_record_attention_work(rec, shape);
     const op_kernel_row *row = op_attention_row(device, shape, t.rows);
     uint32_t splits = t.splits;
-    if (t.rows > 1)
-        prepare_single_rows(device, shape, &t);
+    if (shape->rows > 1)
+        prepare_others(device, shape, &t);
     if (row->kernel == &kernel_attention_teams)
         splits = op_record_attention_teams(rec, &v, shape, NULL);
     else if (row->kernel == &kernel_attention_row)
