@@ -218,6 +218,7 @@ void op_rope_attention(gpu_recorder *rec, const op_rope_attention_views *views,
     v.scratch.size =
         min_u64(v.scratch.size, gpu_device_limits(device)->max_storage_binding / 16 * 16);
     const op_turning turning = {views->qkv, views->turns, rope};
+    op_record_attention_work(rec, s);
     const uint32_t splits = op_record_attention_teams(rec, &v, s, &turning);
     op_record_attention_join(rec, v.scratch, v.out, s, splits);
 }

@@ -112,12 +112,66 @@ static void every_rounding_row_in_shared_scratch(void **state)
     temper_device_release(device);
 }
 
+/* ---- work ------------------------------------------------------------------------------------ */
+
+/* A profile's GB/s and shares are worth what the ops say of their work: each does. */
+static void says_its_work(temper_device *device)
+{
+    static const char path[] = TEST_GOLDEN "/tiny/llama-q4_0.gguf";
+    temper_error err = {0};
+    temper_engine *engine = NULL;
+    temper_session *session = NULL;
+    temper_result result;
+    temper_profile_row rows[64];
+    uint32_t ids[PROMPT];
+    const temper_engine_desc desc = {.model = path, .device = device};
+    assert_ok(temper_engine_open(&desc, &engine, &err));
+    assert_ok(temper_session_open(engine, &(temper_session_desc){.context = 64}, &session, &err));
+    for (uint32_t i = 0; i < PROMPT; i++)
+        ids[i] = (5 * i + 1) % temper_engine_info(engine)->vocabulary;
+    const temper_logit_bias bias = {7, -1.0f};
+    const temper_request request = {.prompt = {ids, PROMPT},
+                                    .max_tokens = 3,
+                                    .logprobs = true,
+                                    .best = 2,
+                                    .sampling = {.temperature = 1.0f,
+                                                 .top_k = 5,
+                                                 .repeat_penalty = 1.1f,
+                                                 .biases = &bias,
+                                                 .bias_count = 1}};
+    assert_ok(temper_device_profile(device, true, &err));
+    assert_ok(temper_session_generate(session, &request, &result, &err));
+    const uint32_t count = temper_device_profile_take(device, rows, 64);
+    assert_ok(temper_device_profile(device, false, &err));
+    assert_true(count >= 8 && count <= 64);
+    for (uint32_t i = 0; i < count; i++)
+        if (rows[i].bytes == 0)
+            fail_msg("%s says nothing of its work", rows[i].kernel);
+    temper_session_close(session);
+    temper_engine_close(engine);
+}
+
+static void every_dispatch_says_its_work(void **state)
+{
+    (void)state;
+    temper_error err = {0};
+    temper_device *device = test_device(&test_masks[0]);
+    if (temper_device_profile(device, true, &err) == TEMPER_UNSUPPORTED) {
+        print_message("no timestamps here: work is not looked at\n");
+    } else {
+        assert_ok(temper_device_profile(device, false, &err));
+        for_each_row(device, says_its_work);
+    }
+    temper_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_in_shared_scratch),
         cmocka_unit_test(every_architecture_in_shared_scratch),
         cmocka_unit_test(every_rounding_row_in_shared_scratch),
+        cmocka_unit_test(every_dispatch_says_its_work),
     };
     return cmocka_run_group_tests_name("model_rows", tests, NULL, NULL);
 }
