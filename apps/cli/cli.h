@@ -102,6 +102,10 @@ const char *cli_model_path(const char *given);
 /* The device that the options choose; `tuned`: with the kernels that `temper kernels tune` found
  * fastest on it. */
 temper_device_desc cli_device_desc(bool tuned);
+
+/* True when the command line says something of the device. */
+bool cli_device_asked(void);
+
 temper_status cli_open_device(temper_device **out, temper_error *err);
 
 /* Where what was measured on devices is kept: $TEMPER_TUNE, else "tune" in the user's cache folder;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "cli.h"
 
 static struct inspect_options {
@@ -20,7 +21,15 @@ static const option inspect_options[] = {
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
-static const option *const tables[] = {inspect_options, cli_cache_options, cli_widen_options, NULL};
+static const option *const tables[] = {inspect_options, cli_cache_options, cli_widen_options,
+                                       cli_device_options, NULL};
+
+/* The memory that the model takes on the device at hand, or why there is no estimate. */
+typedef struct estimate {
+    temper_memory_estimate memory;
+    temper_error why;
+    temper_device *device; /* NULL: none can be used here */
+} estimate;
 
 static json_t *value_json(const temper_file_value *value)
 {
@@ -34,8 +43,21 @@ static json_t *value_json(const temper_file_value *value)
     return number != NULL ? number : cli_json_text(value->text, strlen(value->text));
 }
 
-static temper_status print_json(temper_file *file, const temper_memory_estimate *memory,
-                                const temper_error *why, temper_error *err)
+static json_t *estimate_json(const estimate *e)
+{
+    const temper_memory_estimate *memory = &e->memory;
+    if (e->why.status != TEMPER_OK)
+        return json_pack("{s:s}", "error", e->why.text);
+    json_t *device = e->device == NULL ? json_null()
+                                       : cli_json_text(temper_device_name(e->device),
+                                                       strlen(temper_device_name(e->device)));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "context", (json_int_t)memory->context,
+                     "weights", (json_int_t)memory->weights, "cache", (json_int_t)memory->cache,
+                     "scratch", (json_int_t)memory->scratch, "total", (json_int_t)memory->total,
+                     "device", device);
+}
+
+static temper_status print_json(temper_file *file, const estimate *e, temper_error *err)
 {
     const temper_file_info info = temper_file_get_info(file);
     json_t *values = json_object(), *tensors = json_array();
@@ -57,17 +79,11 @@ static temper_status print_json(temper_file *file, const temper_memory_estimate 
                                tensor.type, "shape", shape, "offset", (json_int_t)tensor.offset,
                                "bytes", (json_int_t)tensor.bytes, "loadable", tensor.loadable));
     }
-    json_t *estimate =
-        why->status != TEMPER_OK
-            ? json_pack("{s:s}", "error", why->text)
-            : json_pack("{s:I, s:I, s:I, s:I, s:I}", "context", (json_int_t)memory->context,
-                        "weights", (json_int_t)memory->weights, "cache", (json_int_t)memory->cache,
-                        "scratch", (json_int_t)memory->scratch, "total", (json_int_t)memory->total);
     json_t *all =
         json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "format", info.format, "architecture",
                   info.architecture, "bytes", (json_int_t)info.bytes, "alignment",
                   (json_int_t)info.alignment, "parameters", (json_int_t)info.parameters, "metadata",
-                  values, "tensors", tensors, "memory", estimate);
+                  values, "tensors", tensors, "memory", estimate_json(e));
     if (status == TEMPER_OK)
         cli_print_json(all);
     else
@@ -90,11 +106,28 @@ static void print_line(const char *key, const char *type, const char *text)
     strbuf_free(&name);
 }
 
-static temper_status print_text(temper_file *file, const temper_memory_estimate *memory,
-                                const temper_error *why, temper_error *err)
+static void print_estimate(const estimate *e)
+{
+    const temper_memory_estimate *memory = &e->memory;
+    char part[4][32];
+    if (e->why.status != TEMPER_OK) {
+        cli_print("\nno memory estimate: %s\n", e->why.text);
+        return;
+    }
+    cli_print("\ndevice memory with a context of %u: %s (weights %s, cache %s, scratch %s)\n",
+              memory->context, cli_bytes(memory->total, part[0]),
+              cli_bytes(memory->weights, part[1]), cli_bytes(memory->cache, part[2]),
+              cli_bytes(memory->scratch, part[3]));
+    if (e->device != NULL)
+        cli_print("on %s\n", temper_device_name(e->device));
+    else
+        cli_print("on a GPU without matrix units: no device can be used here\n");
+}
+
+static temper_status print_text(temper_file *file, const estimate *e, temper_error *err)
 {
     const temper_file_info info = temper_file_get_info(file);
-    char bytes[32], part[4][32];
+    char bytes[32];
     cli_print("%s, architecture %s, %llu parameters, %s\n\n", info.format,
               info.architecture[0] == '\0' ? "(none)" : info.architecture,
               (unsigned long long)info.parameters, cli_bytes(info.bytes, bytes));
@@ -127,23 +160,32 @@ static temper_status print_text(temper_file *file, const temper_memory_estimate 
                   cli_bytes(tensor.bytes, bytes));
         strbuf_free(&name);
     }
-    if (why->status != TEMPER_OK)
-        cli_print("\nno memory estimate: %s\n", why->text);
-    else
-        cli_print("\ndevice memory with a context of %u: %s (weights %s, cache %s, scratch %s)\n",
-                  memory->context, cli_bytes(memory->total, part[0]),
-                  cli_bytes(memory->weights, part[1]), cli_bytes(memory->cache, part[2]),
-                  cli_bytes(memory->scratch, part[3]));
+    print_estimate(e);
+    return TEMPER_OK;
+}
+
+/* Without a device there is still an estimate, unless one was asked for by name. */
+static temper_status make_estimate(const temper_file *file, estimate *e, temper_error *err)
+{
+    temper_error no_device = {0};
+    if (temper_file_get_info(file).tensor_count > 0 &&
+        cli_open_device(&e->device, &no_device) != TEMPER_OK && cli_device_asked())
+        return error_set(err, no_device.status, "%s", no_device.text);
+    const temper_estimate_desc desc = {.device = e->device,
+                                       .kv = opt.kv,
+                                       .context = opt.context > UINT32_MAX ? UINT32_MAX
+                                                                           : (uint32_t)opt.context};
+    temper_file_estimate(file, &desc, &e->memory, &e->why);
     return TEMPER_OK;
 }
 
 int command_inspect(int argc, char **argv)
 {
     if (args_want_help(argc, argv, tables))
-        return args_help(
-            "temper inspect [FILE] [OPTIONS]",
-            "Shows the metadata and tensors of a GGUF file and the device memory that it takes.",
-            tables);
+        return args_help("temper inspect [FILE] [OPTIONS]",
+                         "Shows the metadata and tensors of a GGUF file, and the memory that "
+                         "running it takes on the device at hand.",
+                         tables);
     const char *given = NULL;
     int usage = args_parse("inspect", argc, argv, tables, &given, 1);
     if (usage == 0)
@@ -153,16 +195,15 @@ int command_inspect(int argc, char **argv)
     const char *path = cli_model_path(given);
     if (path == NULL)
         return EXIT_FAILED;
-    temper_error err = {0}, why = {0};
+    temper_error err = {0};
     temper_file *file = NULL;
-    temper_memory_estimate memory = {0};
+    estimate e = {0};
     temper_status status = temper_file_open(path, cli_widen(), &file, &err);
-    if (status == TEMPER_OK) {
-        temper_file_estimate(file, opt.context > UINT32_MAX ? UINT32_MAX : (uint32_t)opt.context,
-                             opt.kv, &memory, &why);
-        status = opt.json ? print_json(file, &memory, &why, &err)
-                          : print_text(file, &memory, &why, &err);
-    }
+    if (status == TEMPER_OK)
+        status = make_estimate(file, &e, &err);
+    if (status == TEMPER_OK)
+        status = opt.json ? print_json(file, &e, &err) : print_text(file, &e, &err);
+    temper_device_release(e.device);
     temper_file_close(file);
     return status != TEMPER_OK ? cli_fail("inspect", &err) : cli_finish("inspect");
 }

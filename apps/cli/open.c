@@ -112,6 +112,11 @@ temper_device_desc cli_device_desc(bool tuned)
                                 .tuning = tuned ? cli_tune_folder() : NULL};
 }
 
+bool cli_device_asked(void)
+{
+    return cli_device.device != NULL || cli_device.without != NULL || cli_device.limits.count > 0;
+}
+
 temper_status cli_open_device(temper_device **out, temper_error *err)
 {
     const temper_device_desc desc = cli_device_desc(true);

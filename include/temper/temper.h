@@ -309,12 +309,21 @@ TEMPER_API temper_status temper_file_get_value(temper_file *file, uint64_t index
 TEMPER_API temper_status temper_file_get_tensor(temper_file *file, uint64_t index,
                                                 temper_file_tensor *out, temper_error *err);
 
-/* What a session of `context` positions (0: the default) kept as `kv` would take.
- * TEMPER_BAD_ARGUMENT as temper_session_open has it; TEMPER_UNSUPPORTED or TEMPER_BAD_FILE when
- * temper could not run the file. */
-TEMPER_API temper_status temper_file_estimate(const temper_file *file, uint32_t context,
-                                              temper_kv kv, temper_memory_estimate *out,
-                                              temper_error *err);
+/* What is to be run, and where. */
+typedef struct temper_estimate_desc {
+    temper_device *device; /* rows a step and the scratch of products depend on it. NULL: a GPU
+                              whose products want none. Borrowed */
+    uint32_t context;      /* as in temper_session_desc */
+    temper_kv kv;          /* likewise */
+    uint32_t max_rows;     /* as in temper_engine_desc */
+} temper_estimate_desc;
+
+/* What an engine of the file and a session would take, within 5 %. Reads the file's vectors, and
+ * makes nothing. TEMPER_BAD_ARGUMENT as temper_session_open has it; TEMPER_UNSUPPORTED or
+ * TEMPER_BAD_FILE when temper could not run the file. */
+TEMPER_API temper_status temper_file_estimate(const temper_file *file,
+                                              const temper_estimate_desc *desc,
+                                              temper_memory_estimate *out, temper_error *err);
 
 /* ---- engines -------------------------------------------------------------------------------- */
 

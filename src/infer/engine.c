@@ -70,6 +70,13 @@ static void fill_info(temper_engine *engine, const model_config *c)
     };
 }
 
+uint32_t infer_max_rows(gpu_device *device, uint32_t wanted)
+{
+    /* A software device must not be kept busy for long; others read a weight once for more rows. */
+    const bool software = device != NULL && op_device_is_software(device);
+    return wanted > 0 ? wanted : software ? INFER_SOFTWARE_ROWS : INFER_DEFAULT_ROWS;
+}
+
 /* Takes the caller's device or opens the best one, and begins a call on it. */
 static temper_status enter_device(temper_engine *engine, const temper_engine_desc *desc,
                                   uint32_t *max_rows, error *err)
@@ -84,10 +91,7 @@ static temper_status enter_device(temper_engine *engine, const temper_engine_des
         status = temper_device_open(NULL, &engine->device, err);
     if (status != TEMPER_OK)
         return status;
-    /* A software device must not be kept busy for long; others read a weight once for more rows. */
-    const bool software = op_device_is_software(engine->device->gpu);
-    *max_rows =
-        desc->max_rows > 0 ? desc->max_rows : (software ? INFER_SOFTWARE_ROWS : INFER_DEFAULT_ROWS);
+    *max_rows = infer_max_rows(engine->device->gpu, desc->max_rows);
     return infer_enter(engine->device, err);
 }
 

@@ -45,6 +45,11 @@ struct temper_engine {
 temper_status infer_enter(temper_device *device, error *err);
 void infer_leave(temper_device *device);
 
+/* Most rows of a step on a device (NULL: on a GPU), of which `wanted` were asked for; 0: the
+ * default.
+ */
+uint32_t infer_max_rows(gpu_device *device, uint32_t wanted);
+
 temper_engine *infer_engine_retain(temper_engine *engine);
 
 /* TEMPER_BAD_ARGUMENT, with its value, for a kv that is none. */

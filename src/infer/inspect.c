@@ -188,14 +188,9 @@ temper_status temper_file_get_tensor(temper_file *file, uint64_t index, temper_f
     return TEMPER_OK;
 }
 
-temper_status temper_file_estimate(const temper_file *file, uint32_t context, temper_kv kv,
-                                   temper_memory_estimate *out, temper_error *err)
+/* The configuration of the network, with as many tokens as its tokenizer has. */
+static temper_status read_config(const temper_file *file, model_config *config, error *err)
 {
-    assert(file != NULL && out != NULL);
-    op_cache_type cache;
-    temper_status status = infer_cache_type(kv, &cache, err);
-    if (status != TEMPER_OK)
-        return status;
     if (gguf_tensor_count(file->gguf) == 0)
         return error_set(err, TEMPER_UNSUPPORTED, "%s: holds no tensors: it cannot be run",
                          gguf_name(file->gguf));
@@ -207,22 +202,40 @@ temper_status temper_file_estimate(const temper_file *file, uint32_t context, te
     snprintf(key, sizeof key, "%.64s.vocab_size", file->architecture);
     if (tokens == NULL)
         gguf_get_u64(file->gguf, key, &vocabulary, &found, NULL);
+    return model_config_read(file->gguf, (uint32_t)min_u64(vocabulary, UINT32_MAX), config, err);
+}
+
+temper_status temper_file_estimate(const temper_file *file, const temper_estimate_desc *desc,
+                                   temper_memory_estimate *out, temper_error *err)
+{
+    assert(file != NULL && out != NULL);
+    static const temper_estimate_desc defaults;
+    if (desc == NULL)
+        desc = &defaults;
     model_config config;
-    status = model_config_read(file->gguf, (uint32_t)min_u64(vocabulary, UINT32_MAX), &config, err);
+    model_memory memory;
+    op_cache_type cache;
+    temper_status status = infer_cache_type(desc->kv, &cache, err);
+    if (status == TEMPER_OK)
+        status = read_config(file, &config, err);
     if (status != TEMPER_OK)
         return status;
-    if (context == 0)
-        context = (uint32_t)min_u64(config.context, MODEL_DEFAULT_CONTEXT);
+    const uint32_t context = desc->context > 0
+                                 ? desc->context
+                                 : (uint32_t)min_u64(config.context, MODEL_DEFAULT_CONTEXT);
     if (context > config.context)
         return error_set(err, TEMPER_BAD_ARGUMENT,
                          "a context of %u is more than the %u positions the model was trained for",
                          context, config.context);
-    temper_memory_estimate estimate = {.context = context};
-    if ((status = weights_device_bytes(file->gguf, &estimate.weights, err)) != TEMPER_OK)
+    gpu_device *device = desc->device == NULL ? NULL : desc->device->gpu;
+    status = model_measure(file->gguf, device, &config, infer_max_rows(device, desc->max_rows),
+                           context, &memory, err);
+    if (status != TEMPER_OK)
         return status;
-    estimate.cache = kv_cache_bytes(&config, context, cache);
-    estimate.scratch = model_scratch_bytes(&config, INFER_DEFAULT_ROWS, context);
-    estimate.total = estimate.weights + estimate.cache + estimate.scratch;
-    *out = estimate;
+    *out = (temper_memory_estimate){.weights = memory.weights,
+                                    .cache = kv_cache_bytes(&config, context, cache),
+                                    .scratch = memory.scratch,
+                                    .context = context};
+    out->total = out->weights + out->cache + out->scratch;
     return TEMPER_OK;
 }

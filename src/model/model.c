@@ -42,10 +42,7 @@ static void load_turns(model_loading *l, bool local, const char *tensor, gpu_buf
         turns[i] = op_turns_of(frequencies[i]);
     /* Without rope there is one pair that nobody reads: an op's view is never empty. */
     const uint64_t bytes = max_u64(pairs, 1) * sizeof turns[0];
-    l->status =
-        gpu_buffer_create(l->device, bytes, GPU_PURPOSE_WEIGHTS, "rope frequencies", out, l->err);
-    if (l->status == TEMPER_OK)
-        l->status = gpu_write(l->device, *out, 0, turns, bytes, l->err);
+    l->status = weights_buffer(l->loader, "rope frequencies", turns, bytes, out, l->err);
 }
 
 static void load_rope(model_loading *l, model *m)
@@ -72,14 +69,13 @@ static void load_positions(model_loading *l, gpu_buffer **out)
     if (l->status == TEMPER_OK)
         l->status = weights_matrix(l->loader, &name, &positions, NULL, 1, width, &weight, l->err);
     if (l->status == TEMPER_OK)
-        l->status =
-            gpu_buffer_create(l->device, bytes, GPU_PURPOSE_WEIGHTS, "positions", out, l->err);
-    if (l->status == TEMPER_OK) {
+        l->status = weights_buffer(l->loader, "positions", NULL, bytes, out, l->err);
+    if (l->status == TEMPER_OK && *out != NULL) {
         gpu_recorder *rec = gpu_record_begin(l->device);
         op_dequantize(rec, weight, 0, l->config->context, gpu_whole(*out));
         l->status = gpu_submit(rec, NULL, l->err);
     }
-    if (l->status == TEMPER_OK)
+    if (l->status == TEMPER_OK && *out != NULL)
         l->status = gpu_finish(l->device, l->err);
     op_weight_destroy(weight);
 }
@@ -106,8 +102,8 @@ static temper_status weights_load(model *m, weights_loader *loader, error *err)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* Builds the network from a loader, which it closes. */
-static temper_status open_from(weights_loader *loader, gpu_device *device,
+/* Builds the network from a loader, which it closes; without scratch. */
+static temper_status load_from(weights_loader *loader, gpu_device *device,
                                const model_config *config, uint32_t max_rows, model **out,
                                error *err)
 {
@@ -119,14 +115,29 @@ static temper_status open_from(weights_loader *loader, gpu_device *device,
         weights_close(loader);
         return error_set(err, TEMPER_NO_MEMORY, "no memory for a model");
     }
-    m->device = gpu_device_retain(device);
+    m->device = device == NULL ? NULL : gpu_device_retain(device);
     m->config = *config;
     m->max_rows = max_rows;
     m->layers = layers;
-    temper_status status = weights_load(m, loader, err);
+    const temper_status status = weights_load(m, loader, err);
     weights_close(loader);
-    if (status == TEMPER_OK)
-        status = scratch_open(&m->scratch, m->device, &m->config, max_rows, err);
+    if (status != TEMPER_OK) {
+        model_close(m);
+        return status;
+    }
+    *out = m;
+    return TEMPER_OK;
+}
+
+static temper_status open_from(weights_loader *loader, gpu_device *device,
+                               const model_config *config, uint32_t max_rows, model **out,
+                               error *err)
+{
+    model *m = NULL;
+    temper_status status = load_from(loader, device, config, max_rows, &m, err);
+    if (status != TEMPER_OK)
+        return status;
+    status = scratch_open(&m->scratch, m->device, &m->config, max_rows, err);
     if (status != TEMPER_OK) {
         model_close(m);
         return status;
@@ -213,13 +224,10 @@ temper_status model_choose_products(model *m, bool exact, error *err)
     return exact ? TEMPER_OK : op_matmul_check(m->device, &m->scratch.allowed.half, err);
 }
 
-/* The scratch of the products of prompts: once for the life of the model. */
-static temper_status products_open(model *m, error *err)
+/* The scratch that the products of prompts want; 0 where they want none. */
+static op_product_bytes products_bytes(const model *m)
 {
-    model_scratch *s = &m->scratch;
     op_product_bytes bytes = {0, 0};
-    if (s->products != NULL)
-        return TEMPER_OK;
     for (uint32_t i = 0; i < m->config.layers; i++) {
         const model_layer *layer = &m->layers[i];
         widen(m, &layer->qkv, &bytes);
@@ -228,6 +236,16 @@ static temper_status products_open(model *m, error *err)
         widen(m, &layer->ffn_down, &bytes);
     }
     widen_by(m, m->head, (uint32_t)min_u64(m->max_rows, MODEL_LOGIT_ROWS), &bytes);
+    return bytes;
+}
+
+/* Makes it, once for the life of the model. */
+static temper_status products_open(model *m, error *err)
+{
+    model_scratch *s = &m->scratch;
+    if (s->products != NULL)
+        return TEMPER_OK;
+    const op_product_bytes bytes = products_bytes(m);
     if (bytes.scratch == 0)
         return TEMPER_OK;
     return scratch_add_products(s, m->device, bytes, err);
@@ -257,6 +275,49 @@ temper_status model_reserve(model *m, const kv_cache *cache, error *err)
             status = prepare(m, cache, inputs, rows, err);
     gpu_buffer_destroy(inputs);
     return status == TEMPER_OK ? gpu_pipelines_wait(m->device, err) : status;
+}
+
+/* ---- what it would take --------------------------------------------------------------------- */
+
+static uint64_t linear_bytes(const model_linear *linear)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < linear->count; i++)
+        bytes += op_weight_bytes(linear->weights[i]->format, linear->weights[i]->n,
+                                 linear->weights[i]->k);
+    return bytes;
+}
+
+static uint64_t matrices_bytes(const model *m)
+{
+    uint64_t bytes = op_weight_bytes(m->embedding->format, m->embedding->n, m->embedding->k);
+    if (m->head != m->embedding)
+        bytes += op_weight_bytes(m->head->format, m->head->n, m->head->k);
+    for (uint32_t i = 0; i < m->config.layers; i++) {
+        const model_layer *layer = &m->layers[i];
+        bytes += linear_bytes(&layer->qkv) + linear_bytes(&layer->attn_output) +
+                 linear_bytes(&layer->gate_up) + linear_bytes(&layer->ffn_down);
+    }
+    return bytes;
+}
+
+temper_status model_measure(const gguf_file *file, gpu_device *device, const model_config *config,
+                            uint32_t max_rows, uint32_t positions, model_memory *out, error *err)
+{
+    assert(file != NULL && config != NULL && max_rows > 0 && positions > 0 && out != NULL);
+    weights_loader *loader = NULL;
+    model *m = NULL;
+    uint64_t vectors = 0;
+    temper_status status = weights_open_measured(file, &vectors, &loader, err);
+    if (status == TEMPER_OK)
+        status = load_from(loader, device, config, max_rows, &m, err);
+    if (status != TEMPER_OK)
+        return status;
+    const op_product_bytes products = device != NULL ? products_bytes(m) : (op_product_bytes){0, 0};
+    *out = (model_memory){.weights = vectors + matrices_bytes(m),
+                          .scratch = scratch_bytes(device, config, max_rows, positions, products)};
+    model_close(m);
+    return TEMPER_OK;
 }
 
 /* ---- a step --------------------------------------------------------------------------------- */

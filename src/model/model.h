@@ -104,8 +104,15 @@ void model_record_head(model *m, gpu_recorder *rec, uint32_t first, uint32_t row
 
 gpu_view model_logits(const model *m);
 
-/* Bytes of device memory that the scratch takes, but for that of the products of prompts, which
- * depends on the device. */
-uint64_t model_scratch_bytes(const model_config *config, uint32_t max_rows, uint32_t positions);
+/* Bytes of device memory. */
+typedef struct model_memory {
+    uint64_t weights, scratch;
+} model_memory;
+
+/* What model_open and model_reserve would take, for sequences of `positions`, without making any of
+ * it. device: what products want of scratch depends on it; NULL: nothing. Fails as model_open does
+ * where the file is wrong, but for the values of its matrices, which are not read. */
+temper_status model_measure(const gguf_file *file, gpu_device *device, const model_config *config,
+                            uint32_t max_rows, uint32_t positions, model_memory *out, error *err);
 
 #endif

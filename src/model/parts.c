@@ -66,10 +66,8 @@ static void load_vectors(model_loading *l, const part *parts, uint32_t count, co
             values[at + weights_order_row(parts[i].order, row)] = read[row];
     }
     if (l->status == TEMPER_OK)
-        l->status = gpu_buffer_create(l->device, n * sizeof *values, GPU_PURPOSE_WEIGHTS,
-                                      name_of(l, parts[0].what, kind).text, out, l->err);
-    if (l->status == TEMPER_OK)
-        l->status = gpu_write(l->device, *out, 0, values, n * sizeof *values, l->err);
+        l->status = weights_buffer(l->loader, name_of(l, parts[0].what, kind).text, values,
+                                   n * sizeof *values, out, l->err);
     mem_free(values);
     mem_free(read);
 }

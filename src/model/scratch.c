@@ -73,6 +73,18 @@ static void take_rows(gpu_pool *pool, const scratch_row rows[SCRATCH_ROWS],
         slots[i] = gpu_pool_take(pool, rows[i].floats * sizeof(float), rows[i].moments);
 }
 
+static void take_products(gpu_pool *pool, op_product_bytes bytes, uint32_t slots[2])
+{
+    slots[0] = gpu_pool_take(pool, bytes.scratch, AT_PRODUCTS);
+    slots[1] = gpu_pool_take(pool, max_u64(bytes.sums, 4), AT_PRODUCTS);
+}
+
+/* Shared buffers are no larger than the device binds; 0: any size. */
+static uint64_t pool_limit(const gpu_device *device)
+{
+    return device == NULL ? 0 : gpu_device_limits(device)->max_storage_binding;
+}
+
 static uint64_t attention_bytes(const model_config *c, uint32_t max_rows, uint32_t positions)
 {
     const op_attention_shape widest = {.rows = max_rows,
@@ -84,14 +96,18 @@ static uint64_t attention_bytes(const model_config *c, uint32_t max_rows, uint32
     return max_u64(4, op_attention_scratch_bytes(&widest));
 }
 
-uint64_t model_scratch_bytes(const model_config *config, uint32_t max_rows, uint32_t positions)
+/* In the order in which the buffers are made: the pool lays them out alike. */
+uint64_t scratch_bytes(const gpu_device *device, const model_config *config, uint32_t max_rows,
+                       uint32_t positions, op_product_bytes products)
 {
-    gpu_pool pool = {0};
+    gpu_pool pool = {.most = pool_limit(device)};
     scratch_row rows[SCRATCH_ROWS];
     uint32_t slots[SCRATCH_ROWS];
     make_rows(config, max_rows, rows);
     take_rows(&pool, rows, slots);
     gpu_pool_take(&pool, attention_bytes(config, max_rows, positions), AT_ATTENTION);
+    if (products.scratch > 0)
+        take_products(&pool, products, slots);
     return gpu_pool_bytes(&pool);
 }
 
@@ -100,7 +116,7 @@ temper_status scratch_open(model_scratch *s, gpu_device *device, const model_con
 {
     scratch_row rows[SCRATCH_ROWS];
     uint32_t slots[SCRATCH_ROWS];
-    s->pool.most = gpu_device_limits(device)->max_storage_binding;
+    s->pool.most = pool_limit(device);
     s->pool.any_size = share_all;
     make_rows(config, max_rows, rows);
     take_rows(&s->pool, rows, slots);
@@ -144,16 +160,16 @@ temper_status scratch_add_products(model_scratch *s, gpu_device *device, op_prod
                                    error *err)
 {
     assert(s->products == NULL && bytes.scratch > 0);
-    const uint32_t products = gpu_pool_take(&s->pool, bytes.scratch, AT_PRODUCTS);
-    const uint32_t sums = gpu_pool_take(&s->pool, max_u64(bytes.sums, 4), AT_PRODUCTS);
+    uint32_t slots[2];
+    take_products(&s->pool, bytes, slots);
     const temper_status status = gpu_pool_fill(&s->pool, device, err);
     if (status != TEMPER_OK) {
-        gpu_pool_give(&s->pool, products, AT_PRODUCTS);
-        gpu_pool_give(&s->pool, sums, AT_PRODUCTS);
+        gpu_pool_give(&s->pool, slots[0], AT_PRODUCTS);
+        gpu_pool_give(&s->pool, slots[1], AT_PRODUCTS);
         return status;
     }
-    s->products = gpu_pool_buffer(&s->pool, products);
-    s->sums = gpu_pool_buffer(&s->pool, sums);
+    s->products = gpu_pool_buffer(&s->pool, slots[0]);
+    s->sums = gpu_pool_buffer(&s->pool, slots[1]);
     s->allowed.scratch = gpu_whole(s->products);
     s->allowed.sums = gpu_whole(s->sums);
     return TEMPER_OK;

@@ -48,4 +48,9 @@ void scratch_close(model_scratch *s);
  * that a moment that is missing shows. */
 void scratch_share_all(bool on);
 
+/* Bytes of all of them for sequences of `positions`, with products that want so much. device: NULL
+ * for one that binds buffers of any size. */
+uint64_t scratch_bytes(const gpu_device *device, const model_config *config, uint32_t max_rows,
+                       uint32_t positions, op_product_bytes products);
+
 #endif

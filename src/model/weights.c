@@ -21,6 +21,7 @@ struct weights_loader {
     bool *used;           /* [tensors] */
     uint64_t done, total; /* bytes of the file */
     uint64_t in_flight;   /* bytes handed to the device since the last wait */
+    uint64_t *measured;   /* NULL, or where the bytes of buffers go that are not made: no device */
 };
 
 /* Host memory of one chunk of rows: the file's bytes, where each row of the weight begins in them,
@@ -52,14 +53,12 @@ static bool planes_alloc(weight_format format, uint64_t k, uint64_t rows, weight
     return all;
 }
 
-temper_status weights_open(const gguf_file *file, gpu_device *device, weights_progress progress,
-                           void *user, weights_loader **out, error *err)
+static temper_status open_loader(const gguf_file *file, weights_loader **out, error *err)
 {
-    assert(file != NULL && device != NULL && out != NULL);
     weights_loader *loader = mem_calloc(1, sizeof *loader);
     if (loader == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory to load %s", gguf_name(file));
-    *loader = (weights_loader){.file = file, .device = device, .progress = progress, .user = user};
+    loader->file = file;
     loader->used = mem_calloc((size_t)gguf_tensor_count(file), sizeof *loader->used);
     if (loader->used == NULL) {
         weights_close(loader);
@@ -69,6 +68,29 @@ temper_status weights_open(const gguf_file *file, gpu_device *device, weights_pr
         loader->total += gguf_tensor_at(file, i)->bytes;
     *out = loader;
     return TEMPER_OK;
+}
+
+temper_status weights_open(const gguf_file *file, gpu_device *device, weights_progress progress,
+                           void *user, weights_loader **out, error *err)
+{
+    assert(file != NULL && device != NULL && out != NULL);
+    const temper_status status = open_loader(file, out, err);
+    if (status != TEMPER_OK)
+        return status;
+    (*out)->device = device;
+    (*out)->progress = progress;
+    (*out)->user = user;
+    return TEMPER_OK;
+}
+
+temper_status weights_open_measured(const gguf_file *file, uint64_t *measured, weights_loader **out,
+                                    error *err)
+{
+    assert(file != NULL && measured != NULL && out != NULL);
+    const temper_status status = open_loader(file, out, err);
+    if (status == TEMPER_OK)
+        (*out)->measured = measured;
+    return status;
 }
 
 void weights_close(weights_loader *loader)
@@ -81,7 +103,8 @@ void weights_close(weights_loader *loader)
 
 temper_status weights_finish(weights_loader *loader, error *err)
 {
-    const temper_status status = gpu_finish(loader->device, err);
+    const temper_status status =
+        loader->measured != NULL ? TEMPER_OK : gpu_finish(loader->device, err);
     if (status != TEMPER_OK || loader->file == NULL)
         return status;
     for (uint64_t i = 0; i < gguf_tensor_count(loader->file); i++) {
@@ -112,23 +135,6 @@ bool weights_go_together(const weights_loader *loader, const char *const *names,
             return false;
     }
     return true;
-}
-
-temper_status weights_device_bytes(const gguf_file *file, uint64_t *bytes, error *err)
-{
-    *bytes = 0;
-    for (uint64_t i = 0; i < gguf_tensor_count(file); i++) {
-        const gguf_tensor *tensor = gguf_tensor_at(file, i);
-        const temper_status status = gguf_check_loadable(file, tensor, err);
-        if (status != TEMPER_OK)
-            return status;
-        /* Vectors are f32 on the device, whatever the file has. */
-        *bytes += tensor->dim_count == 1
-                      ? tensor->elements * sizeof(float)
-                      : op_weight_bytes(weight_format_of((dtype)tensor->type),
-                                        tensor->elements / tensor->dims[0], tensor->dims[0]);
-    }
-    return TEMPER_OK;
 }
 
 /* Finds a tensor whose type can be loaded and marks it as used. */
@@ -373,8 +379,10 @@ static temper_status load_matrix(weights_loader *loader, const char *const *name
     }
     assert(weights_go_together(loader, names, rows, count));
     op_weight *weight = NULL;
-    status = op_weight_create(loader->device, weight_format_of((dtype)tensor->type), n, k, names[0],
-                              &weight, err);
+    const weight_format format = weight_format_of((dtype)tensor->type);
+    if (loader->measured != NULL)
+        return op_weight_outline(format, n, k, names[0], out, err);
+    status = op_weight_create(loader->device, format, n, k, names[0], &weight, err);
     uint64_t to = 0;
     for (uint32_t i = 0; status == TEMPER_OK && i < count; i++) {
         const weights_order order = orders != NULL ? orders[i] : (weights_order){0};
@@ -437,6 +445,27 @@ temper_status weights_host_vector(weights_loader *loader, const char *name, uint
     return status;
 }
 
+temper_status weights_buffer(weights_loader *loader, const char *label, const void *values,
+                             uint64_t bytes, gpu_buffer **out, error *err)
+{
+    assert(loader != NULL && bytes > 0 && bytes % 4 == 0 && out != NULL);
+    if (loader->measured != NULL) {
+        *loader->measured += bytes;
+        return TEMPER_OK;
+    }
+    gpu_buffer *buffer = NULL;
+    temper_status status =
+        gpu_buffer_create(loader->device, bytes, GPU_PURPOSE_WEIGHTS, label, &buffer, err);
+    if (status == TEMPER_OK && values != NULL)
+        status = gpu_write(loader->device, buffer, 0, values, bytes, err);
+    if (status != TEMPER_OK) {
+        gpu_buffer_destroy(buffer);
+        return status;
+    }
+    *out = buffer;
+    return TEMPER_OK;
+}
+
 temper_status weights_vector(weights_loader *loader, const char *name, uint64_t n, gpu_buffer **out,
                              error *err)
 {
@@ -444,18 +473,9 @@ temper_status weights_vector(weights_loader *loader, const char *name, uint64_t 
     float *values = mem_alloc((size_t)n * sizeof *values);
     if (values == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for %s", name);
-    gpu_buffer *buffer = NULL;
     temper_status status = weights_host_vector(loader, name, n, values, err);
     if (status == TEMPER_OK)
-        status = gpu_buffer_create(loader->device, n * sizeof(float), GPU_PURPOSE_WEIGHTS, name,
-                                   &buffer, err);
-    if (status == TEMPER_OK)
-        status = gpu_write(loader->device, buffer, 0, values, n * sizeof(float), err);
+        status = weights_buffer(loader, name, values, n * sizeof *values, out, err);
     mem_free(values);
-    if (status != TEMPER_OK) {
-        gpu_buffer_destroy(buffer);
-        return status;
-    }
-    *out = buffer;
-    return TEMPER_OK;
+    return status;
 }

@@ -33,6 +33,12 @@ typedef struct weights_loader weights_loader;
 temper_status weights_open(const gguf_file *file, gpu_device *device, weights_progress progress,
                            void *user, weights_loader **out, error *err);
 
+/* A loader that makes nothing: matrices have no planes and buffers are NULL; only vectors are read.
+ * What it is asked for is checked as in a load, and the bytes of the buffers that it does not make
+ * are added to *measured. */
+temper_status weights_open_measured(const gguf_file *file, uint64_t *measured, weights_loader **out,
+                                    error *err);
+
 /* A loader of no file: every tensor it is asked for exists and is random, of the given type (one
  * that can be loaded) and about the size that a trained one has. The same every time. */
 temper_status weights_open_random(gpu_device *device, dtype type, weights_loader **out, error *err);
@@ -75,13 +81,12 @@ bool weights_go_together(const weights_loader *loader, const char *const *names,
 temper_status weights_vector(weights_loader *loader, const char *name, uint64_t n, gpu_buffer **out,
                              error *err);
 
-/* The same on the host: `out` has room for n floats. */
+/* A buffer of so many bytes, filled with `values` where these are not NULL. */
+temper_status weights_buffer(weights_loader *loader, const char *label, const void *values,
+                             uint64_t bytes, gpu_buffer **out, error *err);
+
+/* A vector on the host: `out` has room for n floats. */
 temper_status weights_host_vector(weights_loader *loader, const char *name, uint64_t n, float *out,
                                   error *err);
-
-/* Bytes of device memory that all tensors of a file take in the GPU's layouts, each one by itself:
- * those that become one matrix take a little less. TEMPER_UNSUPPORTED for a type that cannot be
- * loaded, by name. */
-temper_status weights_device_bytes(const gguf_file *file, uint64_t *bytes, error *err);
 
 #endif

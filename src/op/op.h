@@ -87,6 +87,10 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
 temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t rows,
                                    weight_planes planes, error *err);
 
+/* A weight without its planes, on no device: what it would be like. */
+temper_status op_weight_outline(weight_format format, uint64_t n, uint64_t k, const char *label,
+                                op_weight **out, error *err);
+
 void op_weight_destroy(op_weight *weight); /* NULL is fine */
 
 /* Bytes on the device of a weight of this format, all planes. */

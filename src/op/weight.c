@@ -65,24 +65,21 @@ static uint64_t least_bytes(weight_format format, uint64_t k)
     return most;
 }
 
-temper_status op_weight_create(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
-                               const char *label, op_weight **out, error *err)
+static temper_status check(weight_format format, uint64_t n, uint64_t k, const char *label,
+                           error *err)
 {
-    *out = NULL;
     if (n == 0 || k == 0 || n > UINT32_MAX || k > INT32_MAX || !format_is_possible(format, k))
         return error_set(err, TEMPER_BAD_ARGUMENT,
                          "%s: no weight of %" PRIu64 " rows by %" PRIu64
                          " columns in layout %d with scales %d of %u",
                          label, n, k, (int)format.layout, (int)format.scale, format.group);
-    const gpu_limits *limits = gpu_device_limits(device);
-    const uint64_t most = min_u64(limits->max_storage_binding, limits->max_buffer_size);
-    const uint64_t least = least_bytes(format, k);
-    const uint64_t part_rows = most / least * WEIGHT_ROWS;
-    if (part_rows == 0)
-        return error_set(err, TEMPER_UNSUPPORTED,
-                         "%s: %d rows take %" PRIu64 " bytes, the device binds %" PRIu64 " at most",
-                         label, WEIGHT_ROWS, least, most);
-    const uint64_t parts = ceil_div(n, part_rows);
+    return TEMPER_OK;
+}
+
+/* A weight with room for so many parts, and none yet. */
+static temper_status outline(weight_format format, uint64_t n, uint64_t k, const char *label,
+                             uint64_t parts, op_weight **out, error *err)
+{
     op_weight *w = mem_calloc(1, sizeof *w + (size_t)parts * sizeof w->parts[0]);
     char *copy = mem_strdup(label);
     if (w == NULL || copy == NULL) {
@@ -94,10 +91,41 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
     w->n = n;
     w->k = k;
     w->label = copy;
+    *out = w;
+    return TEMPER_OK;
+}
+
+temper_status op_weight_outline(weight_format format, uint64_t n, uint64_t k, const char *label,
+                                op_weight **out, error *err)
+{
+    const temper_status status = check(format, n, k, label, err);
+    return status == TEMPER_OK ? outline(format, n, k, label, 0, out, err) : status;
+}
+
+temper_status op_weight_create(gpu_device *device, weight_format format, uint64_t n, uint64_t k,
+                               const char *label, op_weight **out, error *err)
+{
+    *out = NULL;
+    temper_status status = check(format, n, k, label, err);
+    if (status != TEMPER_OK)
+        return status;
+    const gpu_limits *limits = gpu_device_limits(device);
+    const uint64_t most = min_u64(limits->max_storage_binding, limits->max_buffer_size);
+    const uint64_t least = least_bytes(format, k);
+    const uint64_t part_rows = most / least * WEIGHT_ROWS;
+    if (part_rows == 0)
+        return error_set(err, TEMPER_UNSUPPORTED,
+                         "%s: %d rows take %" PRIu64 " bytes, the device binds %" PRIu64 " at most",
+                         label, WEIGHT_ROWS, least, most);
+    const uint64_t parts = ceil_div(n, part_rows);
+    op_weight *w = NULL;
+    status = outline(format, n, k, label, parts, &w, err);
+    if (status != TEMPER_OK)
+        return status;
     w->device = gpu_device_retain(device);
     w->halves = true;
     for (uint64_t row0 = 0; row0 < n; row0 += part_rows) {
-        const temper_status status = create_part(w, row0, min_u64(part_rows, n - row0), err);
+        status = create_part(w, row0, min_u64(part_rows, n - row0), err);
         if (status != TEMPER_OK) {
             op_weight_destroy(w);
             return status;

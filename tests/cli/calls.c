@@ -217,9 +217,17 @@ static void no_device_is_told(void **state)
     assert_int_equal(r.code, 0);
     assert_string_equal(r.out, "87 260\n");
     program_free(&r);
-    r = program_call_all(&(program_call){.args = ARGS("inspect", TINY("q4_1")), .env = NO_DRIVER});
-    assert_int_equal(r.code, 0);
+    r = program_call_all(
+        &(program_call){.args = ARGS("inspect", TINY("q4_1"), "--json"), .env = NO_DRIVER});
+    json_t *shown = program_parse(&r);
+    const json_t *memory = json_object_get(shown, "memory");
+    assert_true(json_is_null(json_object_get(memory, "device")));
+    assert_true(json_integer_value(json_object_get(memory, "total")) > 0);
+    json_decref(shown);
     program_free(&r);
+    program_refuses(
+        &(program_call){.args = ARGS("inspect", TINY("q4_1"), "--device", "0"), .env = NO_DRIVER},
+        1, ARGS("no adapter"));
 }
 
 static const char *const *const output_calls[] = {

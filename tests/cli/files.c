@@ -112,7 +112,9 @@ static void inspect_shows_a_file(void **state)
         json_integer_value(json_object_get(memory, "cache")) - 8,
         2 * (json_integer_value(json_object_get(json_object_get(half, "memory"), "cache")) - 8));
     json_decref(half);
+    assert_true(json_is_string(json_object_get(memory, "device")));
     json_decref(result);
+    assert_refuses(1, "no-such-adapter", "inspect", TINY("q4_1"), "--device", "no-such-adapter");
     program_result r = program_run(ARGS("inspect", TINY("q4_1")));
     assert_int_equal(r.code, 0);
     assert_non_null(strstr(r.out, "llama.block_count"));

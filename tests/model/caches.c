@@ -194,14 +194,15 @@ static void what_is_none_is_refused(void **state)
     temper_engine *engine = test_engine(device, MODEL, 32);
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", TEST_GOLDEN, MODEL);
-    assert_ok(temper_file_open(path, &file, &err));
+    assert_ok(temper_file_open(path, NULL, &file, &err));
     for (int wrong = -1; wrong <= 3; wrong += 4) {
         char told[32];
         snprintf(told, sizeof told, "kv is %d", wrong);
         const temper_session_desc desc = {.kv = (temper_kv)wrong};
         assert_fails(temper_session_open(engine, &desc, &session, &err), TEMPER_BAD_ARGUMENT, told);
         assert_null(session);
-        assert_fails(temper_file_estimate(file, 0, (temper_kv)wrong, &estimate, &err),
+        assert_fails(temper_file_estimate(file, &(temper_estimate_desc){.kv = (temper_kv)wrong},
+                                          &estimate, &err),
                      TEMPER_BAD_ARGUMENT, told);
     }
     temper_file_close(file);
