@@ -20,7 +20,8 @@ static uint64_t hash_of(const gpu_layout *layout, const gpu_view *views, uint32_
 
     for (uint32_t i = 0; i < count; i++) {
         hash = mix(hash, (uint64_t)(uintptr_t)views[i].buffer);
-        hash = mix(hash, views[i].offset ^ views[i].size << 40 ^ views[i].size >> 24);
+        hash = mix(hash, views[i].offset);
+        hash = mix(hash, views[i].size);
     }
     return hash;
 }
