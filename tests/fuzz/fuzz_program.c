@@ -1,11 +1,12 @@
 /*
- * fuzz_program.c - files that only the program reads. The first byte of an input, modulo 4, chooses
+ * fuzz_program.c - files that only the program reads. The first byte of an input, modulo 5, chooses
  * what the rest is:
  *
  *     0  the questions of `temper eval choices`, a JSON object a line
  *     1  the saved logits of `temper eval kl`
  *     2  the choices of `temper kernels tune`, after the line of this program's kernels
  *     3  the peak of a card
+ *     4  a conversation of `temper chat`: loaded, saved, and loaded again it is the same
  *
  * The first two are read for a model of 291 tokens.
  */
@@ -13,6 +14,7 @@
 
 #include <math.h>
 
+#include "apps/cli/chat_file.h"
 #include "apps/cli/kl_file.h"
 #include "base/mem.h"
 #include "check/peak.h"
@@ -123,6 +125,28 @@ static void fuzz_peak(const void *bytes, size_t size)
     strbuf_free(&text);
 }
 
+static void fuzz_conversation(const void *bytes, size_t size)
+{
+    conversation first = {0}, second = {0};
+    temper_error err = {0};
+    const char *path = fuzz_put_file("chat.json", bytes, size);
+
+    if (conversation_load(path, &first, &err) != TEMPER_OK) {
+        fuzz_check(err.text[0] != '\0' && first.messages == NULL && first.count == 0);
+        fuzz_check(conversation_save(&first, path, &err) == TEMPER_BAD_ARGUMENT);
+        return;
+    }
+    fuzz_check(conversation_save(&first, path, &err) == TEMPER_OK);
+    fuzz_check(conversation_load(path, &second, &err) == TEMPER_OK);
+    fuzz_check(second.count == first.count);
+    for (size_t i = 0; i < first.count; i++)
+        fuzz_check(first.messages[i].role == second.messages[i].role &&
+                   strcmp(first.messages[i].content, second.messages[i].content) == 0);
+    conversation_free(&first);
+    conversation_free(&second);
+    fuzz_accepted++;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -130,7 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (engine == NULL)
         open_engine();
     const uint64_t live = mem_live_bytes();
-    switch (data[0] % 4) {
+    switch (data[0] % 5) {
     case 0:
         fuzz_questions(data + 1, size - 1);
         break;
@@ -140,8 +164,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 2:
         fuzz_choices(data + 1, size - 1);
         break;
-    default:
+    case 3:
         fuzz_peak(data + 1, size - 1);
+        break;
+    default:
+        fuzz_conversation(data + 1, size - 1);
     }
     fuzz_check(mem_live_bytes() == live);
     return 0;

@@ -500,6 +500,10 @@ static void seed_program(const seeder *s)
     give(s, "choices", &out);
     strbuf_puts(&out, "\x03read 4.6e12\nf32 6.45e13\ndot4 1.2e14\nmatrix 0\nsteady 1\n");
     give(s, "peak", &out);
+    strbuf_puts(&out, "\x04{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+                      "{\"role\":\"user\",\"content\":\"\\u00e9\\\"?\"},"
+                      "{\"role\":\"assistant\",\"content\":\"\"}]}");
+    give(s, "chat", &out);
 }
 
 void fuzz_seeds(const char *target, fuzz_sink sink, void *user)
