@@ -5,9 +5,9 @@
 //
 // Shapes: qkv f32 [rows, (Hq + 2 Hkv) D], or with ROPE = 0 the turned queries [rows, Hq D], read as
 //   vec4; turns u32 pairs (low, high) [rotary / 2], read with ROPE alone; row_info u32 pairs
-//   (position, table_offset) [rows]; caches [block][Hkv][256] rows of row_words; out f32 [rows, Hq, D],
-//   or where there are splits [rows, Hq, splits, D + 4]: o, m, l and two unused of each, for
-//   attention_join.
+//   (position, table_offset) [rows]; caches [block][Hkv][256] rows of row_words; out f32 [rows,
+//   Hq, D], or where there are splits [rows, Hq, splits, D + 4]: o, m, l and two unused of each,
+//   for attention_join.
 // Mapping: a workgroup of LANES takes one row, HEADS of the query heads of one KV head and a split
 //   of the positions. A team of TEAM neighbouring lanes holds a position: lane i its values 8 i ..
 //   8 i + 7, and with PIECES > 1 those 8 TEAM further on. In a turn each team takes DEEP positions;
@@ -295,7 +295,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let first_turn = start / turn_size + split * params.split_turns;
     let turns_of_all = (end + turn_size - 1u) / turn_size;
     let is_last = split + 1u == params.splits;
-    let end_turn = select(min(first_turn + params.split_turns, turns_of_all), turns_of_all, is_last);
+    let end_turn =
+        select(min(first_turn + params.split_turns, turns_of_all), turns_of_all, is_last);
 
     var k: array<Words, {{DEEP}} * {{PIECES}}>;
     var v: array<Words, {{DEEP}} * {{PIECES}}>;
@@ -464,7 +465,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             for (var w = 0u; w < {{PIECES}}u; w++) {
                 let v_at = own + 3u * width + 2u * (lane + w * TEAM);
                 let i = h * {{PIECES}}u + w;
-                o[i].low = o[i].low * shrink + select(vec4<f32>(0.0), weight * staged[v_at], team == 0u);
+                o[i].low = o[i].low * shrink +
+                           select(vec4<f32>(0.0), weight * staged[v_at], team == 0u);
                 o[i].high = o[i].high * shrink +
                             select(vec4<f32>(0.0), weight * staged[v_at + 1u], team == 0u);
             }
@@ -484,12 +486,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             l += subgroupShuffleXor(l, far);
         }
         for (var w = 0u; w < {{PIECES}}u; w++) {
-            var sum = Eight(o[h * {{PIECES}}u + w].low * shrink, o[h * {{PIECES}}u + w].high * shrink);
+            let i = h * {{PIECES}}u + w;
+            var sum = Eight(o[i].low * shrink, o[i].high * shrink);
             for (var far = TEAM; far < SUBGROUP; far *= 2u) {
                 sum.low += subgroupShuffleXor(sum.low, far);
                 sum.high += subgroupShuffleXor(sum.high, far);
             }
-            o[h * {{PIECES}}u + w] = sum;
+            o[i] = sum;
         }
         if (index % SUBGROUP == 0u) {
             peaks[subgroup * {{HEADS}}u + h] = vec2<f32>(m, l);
@@ -522,7 +525,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                     let peak = peaks[i * {{HEADS}}u + head];
                     let factor = exp(peak.x - m);
                     l = fma(factor, peak.y, l);
-                    sum = fma(vec4<f32>(factor), sums[(i * MERGED + e / quads) * width + quad], sum);
+                    let part = sums[(i * MERGED + e / quads) * width + quad];
+                    sum = fma(vec4<f32>(factor), part, sum);
                 }
                 let query = row * params.q_heads + first_query + head;
                 if (params.splits == 1u) {
