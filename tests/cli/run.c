@@ -428,7 +428,7 @@ static void unknown_features_limits_and_devices(void **state)
         {"--limit", "maxBufferSize=99999999999999999999", "99999999999999999999"},
         {"--limit", "maxBufferSize=18446744073709551615", "maxBufferSize=18446744073709551615"},
         {"--device", "no such adapter", "\"no such adapter\""},
-        {"--device", "4000000000", "\"4000000000\""},
+        {"--device", "4000000000", "there is no adapter 4000000000"},
         {"--device", "-1", "\"-1\""},
         {"--device", "", "\"\""},
     };
