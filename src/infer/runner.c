@@ -234,6 +234,20 @@ static void record_choices(runner *r, gpu_recorder *rec, uint32_t first, uint32_
     op_best(rec, logits, chosen, gpu_whole(r->scored), place, rows, vocabulary, r->best);
 }
 
+/* The sequences that the rows belong to, for a step: as many as rows only where each is one of its
+ * own, since such rows are stored and attended to at once and must not see each other. Whoever
+ * began the pass may have counted texts that gave it no row, or several. */
+static uint32_t sequences_of(const runner *r)
+{
+    if (r->sequences != r->rows)
+        return r->sequences;
+    for (uint32_t i = 1; i < r->rows; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (r->host_rows[i].table_offset == r->host_rows[j].table_offset)
+                return r->rows - 1;
+    return r->rows;
+}
+
 temper_status runner_record(runner *r, gpu_buffer *from, gpu_recorder **rec, error *err)
 {
     assert(r->rows > 0 && (from != NULL || !r->gathers));
@@ -244,7 +258,7 @@ temper_status runner_record(runner *r, gpu_buffer *from, gpu_recorder **rec, err
     const uint32_t count = r->choice_count;
     model_step step = {.rows = r->rows,
                        .longest = r->longest,
-                       .sequences = r->sequences,
+                       .sequences = sequences_of(r),
                        .cache = r->cache,
                        .ids = gpu_whole(whole ? from : r->ids),
                        .row_info = gpu_whole(r->row_info),

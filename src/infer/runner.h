@@ -76,8 +76,8 @@ temper_status runner_open(runner *out, model *net, const texts *t, kv_cache_shap
                           uint32_t places, error *err);
 void runner_close(runner *r);
 
-/* sequences: that the rows will belong to. first_place: where the chosen ids go, with room for as
- * many as there will be choices. */
+/* sequences: that the rows will belong to, or nearly. first_place: where the chosen ids go, with
+ * room for as many as there will be choices. */
 void runner_begin(runner *r, uint32_t sequences, uint32_t first_place);
 void runner_add(runner *r, uint32_t slot, uint32_t position, uint32_t from);
 

@@ -87,7 +87,7 @@ temper_status model_reserve(model *m, const kv_cache *cache, error *err);
 typedef struct model_step {
     uint32_t rows;      /* 1 to max_rows, of any sequences and positions, in any order */
     uint32_t longest;   /* the largest position among the rows, plus 1 */
-    uint32_t sequences; /* that the rows belong to; 0: 1 */
+    uint32_t sequences; /* that the rows belong to; 0: 1; as many as rows: each has its own */
     const kv_cache *cache;
     gpu_view ids;         /* u32 [rows] */
     gpu_view row_info;    /* op_row_info [rows] */
