@@ -105,8 +105,9 @@ static void logits_and_scores_stay_close(void **state)
     free(text.ids);
 }
 
-/* A text read at once, and token by token: what is stored is the same, so the logits are, but for
- * sums in another order and the rare number that they push over the edge of a step. */
+/* A text read at once, and token by token at its beginning and over the edge of the first block,
+ * with a stretch between: what is stored is the same, so the logits are, but for sums in another
+ * order and the rare number that they push over the edge of a step. */
 static void it_does_not_matter_how_a_text_came_in(void **state)
 {
     (void)state;
@@ -123,7 +124,7 @@ static void it_does_not_matter_how_a_text_came_in(void **state)
             assert_ok(temper_session_logits(session, text, whole, &err));
             temper_session_close(session);
             session = open_session(engine, 512, kinds[k].kv);
-            for (size_t n = 1; n <= text.count; n++)
+            for (size_t n = 1; n <= text.count; n += n == 8 ? 232 : 1)
                 assert_ok(
                     temper_session_logits(session, (temper_tokens){text.ids, n}, steps, &err));
             const double worst = worst_of(whole, steps, vocabulary);
