@@ -28,13 +28,20 @@ void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
     out[3] = c3;
 }
 
+static const uint64_t step = 0x9e3779b97f4a7c15u;
+
 uint64_t random_u64(random_state *r)
 {
-    uint64_t z = r->state += 0x9e3779b97f4a7c15u;
+    uint64_t z = r->state += step;
 
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+void random_skip(random_state *r, uint64_t numbers)
+{
+    r->state += step * numbers;
 }
 
 double random_unit(random_state *r)

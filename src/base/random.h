@@ -17,7 +17,8 @@ typedef struct random_state {
 } random_state;
 
 uint64_t random_u64(random_state *r);
+void random_skip(random_state *r, uint64_t numbers); /* as if random_u64 had given so many */
 double random_unit(random_state *r);   /* uniform in [0, 1) with 53 bits */
-double random_normal(random_state *r); /* standard normal, Box-Muller */
+double random_normal(random_state *r); /* standard normal, Box-Muller: two numbers */
 
 #endif

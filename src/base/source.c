@@ -145,6 +145,7 @@ temper_status source_open_file(const char *path, source **out, error *err)
     }
     file->base = (source){.name = name,
                           .size = (uint64_t)status.st_size,
+                          .any_thread = true,
                           .read_at = file_read_at,
                           .close = file_close};
     file->descriptor = descriptor;
@@ -177,8 +178,11 @@ temper_status source_open_memory(const char *name, const void *bytes, uint64_t s
         mem_free(copy);
         return error_set(err, TEMPER_NO_MEMORY, "%s: no memory left to open it", name);
     }
-    memory->base = (source){
-        .name = copy, .size = size, .read_at = memory_read_at, .close = memory_close};
+    memory->base = (source){.name = copy,
+                            .size = size,
+                            .any_thread = true,
+                            .read_at = memory_read_at,
+                            .close = memory_close};
     memory->bytes = bytes;
     *out = &memory->base;
     return TEMPER_OK;

@@ -6,6 +6,7 @@
 #ifndef TEMPER_BASE_SOURCE_H
 #define TEMPER_BASE_SOURCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@ typedef struct source source;
 struct source {
     const char *name;   /* for messages: the path, escaped and on one line; owned by the source */
     uint64_t size;      /* bytes */
+    bool any_thread;    /* read_at may be called by several threads at a time: else by the one that
+                         * opened the source alone */
     temper_status (*read_at)(source *self, uint64_t offset, void *out, uint64_t size, error *err);
     void (*close)(source *self);
 };

@@ -268,6 +268,14 @@ static temper_status assembly_read_at(source *self, uint64_t offset, void *out, 
     return TEMPER_OK;
 }
 
+static bool any_thread(const assembly *a)
+{
+    for (uint64_t i = 0; i < a->part_count; i++)
+        if (a->parts[i].piece.from != NULL && !a->parts[i].piece.from->any_thread)
+            return false;
+    return true;
+}
+
 static void assembly_source_close(source *self)
 {
     assembly_close((assembly *)self);
@@ -287,8 +295,11 @@ temper_status assembly_finish(assembly *a, source **out, error *err)
         assembly_close(a);
         return status;
     }
-    a->base = (source){
-        .name = a->name, .size = size, .read_at = assembly_read_at, .close = assembly_source_close};
+    a->base = (source){.name = a->name,
+                       .size = size,
+                       .any_thread = any_thread(a),
+                       .read_at = assembly_read_at,
+                       .close = assembly_source_close};
     *out = &a->base;
     return TEMPER_OK;
 }

@@ -16,9 +16,10 @@
  *     gpu_wait(device, ticket, out, bytes, &err);
  *
  * Rules
- *  - One thread drives a device. gpu_wait, gpu_finish, gpu_trim and gpu_check_guards wait for the
- *    GPU; gpu_write may, natively, after many megabytes (see there); gpu_pipelines_wait waits for
- *    the compiler, and so does gpu_submit for a pipeline that is not there yet.
+ *  - One thread drives a device. gpu_wait, gpu_finish, gpu_trim, gpu_upload_begin and
+ *    gpu_check_guards wait for the GPU; gpu_write may, natively, after many megabytes (see there);
+ *    gpu_pipelines_wait waits for the compiler, and so does gpu_submit for a pipeline that is not
+ *    there yet.
  *  - Work in one recorder runs in order, as if each dispatch saw all that came before it; submits
  *    run in order too.
  *  - Errors are sticky. A validation, out-of-memory or internal error of a submit is reported by
@@ -207,6 +208,33 @@ gpu_view gpu_whole(gpu_buffer *buffer);
  * them, so that the library's own copies stay small. */
 temper_status gpu_write(gpu_device *device, gpu_buffer *buffer, uint64_t offset, const void *bytes,
                         uint64_t size, error *err);
+
+/* ---- uploads --------------------------------------------------------------------------------- */
+
+/* Memory that both the host and the GPU reach, for many bytes that are made on the host: filled by
+ * any threads, then copied to where they belong, without the library's own copies of gpu_write. Two
+ * blocks take turns, so that one can be filled while the GPU reads the other. */
+typedef struct gpu_upload gpu_upload;
+
+/* Blocks of so many bytes (GPU_PURPOSE_STAGING), made when they are first needed. *out is owned by
+ * the caller and keeps the device borrowed. Errors: TEMPER_NO_MEMORY. */
+temper_status gpu_upload_open(gpu_device *device, uint64_t bytes, gpu_upload **out, error *err);
+
+/* What was copied still arrives. NULL is fine. */
+void gpu_upload_close(gpu_upload *upload);
+
+/* Begins a block: *out has its bytes, to be written, never read (such memory may be slow to read),
+ * by any threads until gpu_upload_send. Waits until the GPU has taken what was there. Errors:
+ * TEMPER_DEVICE_MEMORY, or the device's failure. */
+temper_status gpu_upload_begin(gpu_upload *upload, void **out, error *err);
+
+/* Bytes [from, from + bytes) of the block are to go to [to, to + bytes) of the buffer; all are
+ * multiples of 4, and inside (assert). */
+void gpu_upload_copy(gpu_upload *upload, uint64_t from, gpu_buffer *buffer, uint64_t to,
+                     uint64_t bytes);
+
+/* Ends the block and queues its copies, ordered as a gpu_write. */
+temper_status gpu_upload_send(gpu_upload *upload, error *err);
 
 /* ---- pipelines ------------------------------------------------------------------------------ */
 

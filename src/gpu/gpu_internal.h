@@ -1,9 +1,9 @@
 /*
  * gpu_internal.h - what the files of this room share. adapter.c finds adapters, device.c opens
- * them and keeps the first failure, buffer.c and guard.c own memory, limits.c knows names; wgsl.c
- * and measure.c read kernels, pipeline.c and bindgroup.c cache, recorder.c checks and keeps
- * commands, submit.c encodes them and hands results back, profile.c times them. What the WebGPU
- * libraries differ in is in dawn.c and wgpu.c, behind library.h.
+ * them and keeps the first failure, buffer.c, upload.c and guard.c own memory, limits.c knows
+ * names; wgsl.c and measure.c read kernels, pipeline.c and bindgroup.c cache, recorder.c checks and
+ * keeps commands, submit.c encodes them and hands results back, profile.c times them. What the
+ * WebGPU libraries differ in is in dawn.c and wgpu.c, behind library.h.
  */
 #ifndef TEMPER_GPU_INTERNAL_H
 #define TEMPER_GPU_INTERNAL_H

@@ -114,7 +114,10 @@ static temper_status open_network(temper_engine *engine, const gguf_file *file,
     status = model_open(file, engine->device->gpu, config, max_rows, desc->progress, desc->user,
                         &engine->net, err);
     engine->load_seconds = clock_seconds() - start;
-    engine->load_host_bytes = mem_peak_bytes() - live;
+    /* Uploads are in memory of the host that the device maps. */
+    engine->load_host_bytes =
+        mem_peak_bytes() - live +
+        gpu_device_counters(engine->device->gpu).peak_bytes[GPU_PURPOSE_STAGING];
     if (status == TEMPER_OK)
         status = model_choose_products(engine->net, desc->exact, err);
     infer_leave(engine->device);

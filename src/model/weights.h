@@ -1,7 +1,8 @@
 /*
- * weights.h - from the tensors of a file to buffers on the device: streamed through one small
- * staging block, repacked into the GPU's layouts without rounding, checked against the shapes that
- * the configuration wants.
+ * weights.h - from the tensors of a file to buffers on the device: streamed through two small
+ * blocks, read and repacked on all cores into the GPU's layouts without rounding, checked against
+ * the shapes that the configuration wants. What is the caller's (progress, the device, sources that
+ * one thread alone may read) stays on its thread.
  */
 #ifndef TEMPER_MODEL_WEIGHTS_H
 #define TEMPER_MODEL_WEIGHTS_H
@@ -15,11 +16,9 @@
 #include "op/op.h"
 
 enum {
-    /* Of a file that are in host memory at once, give or take some rows: many, because the planes
-     * of a chunk go to the device a line at a time. */
-    WEIGHTS_STAGING_BYTES = 16 << 20,
-    WEIGHTS_IN_FLIGHT_BYTES =
-        32 << 20, /* that the WebGPU library may hold before the loader waits for it */
+    /* Of a weight on their way at once, give or take some rows: many, because the planes of a chunk
+     * go to the device a line at a time. Two such blocks take turns. */
+    WEIGHTS_BLOCK_BYTES = 8 << 20,
     WEIGHTS_LABEL_BYTES = 128,
 };
 
@@ -40,7 +39,8 @@ temper_status weights_open_measured(const gguf_file *file, uint64_t *measured, w
                                     error *err);
 
 /* A loader of no file: every tensor it is asked for exists and is random, of the given type (one
- * that can be loaded) and about the size that a trained one has. The same every time. */
+ * that can be loaded) and about the size that a trained one has. The same every time, whatever the
+ * number of cores. */
 temper_status weights_open_random(gpu_device *device, dtype type, weights_loader **out, error *err);
 
 /* Ends a load: every queued byte is on the device. With status TEMPER_OK, a tensor of the file that

@@ -87,6 +87,11 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
 temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t rows,
                                    weight_planes planes, error *err);
 
+/* The same from the block of an upload that is being filled (gpu.h): the planes lie there one after
+ * another from its first byte on. `halves` is what weight_suits_f16 says of the rows. */
+void op_weight_upload_rows(op_weight *weight, uint64_t row0, uint64_t rows, gpu_upload *upload,
+                           bool halves);
+
 /* A weight without its planes, on no device: what it would be like. */
 temper_status op_weight_outline(weight_format format, uint64_t n, uint64_t k, const char *label,
                                 op_weight **out, error *err);

@@ -136,32 +136,66 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
     return TEMPER_OK;
 }
 
-/* Rows [begin, end) of a plane of the part, which are rows from `first` on in memory. */
+/* Where a plane of rows comes from: memory of the host, or bytes from `at` on of an upload. */
+typedef struct origin {
+    const uint8_t *bytes;
+    gpu_upload *upload; /* NULL: memory */
+    uint64_t at;
+} origin;
+
+static temper_status put(const op_weight *w, gpu_buffer *to, uint64_t offset, const origin *from,
+                         uint64_t at, uint64_t bytes, error *err)
+{
+    if (from->upload == NULL)
+        return gpu_write(w->device, to, offset, from->bytes + at, bytes, err);
+    gpu_upload_copy(from->upload, from->at + at, to, offset, bytes);
+    return TEMPER_OK;
+}
+
+/* Rows [begin, end) of a plane of the part, which are rows from `first` on where they come from. */
 static temper_status write_plane(const op_weight *w, const op_weight_part *part, weight_plane which,
-                                 uint64_t begin, uint64_t end, const uint32_t *from,
-                                 uint64_t stride, uint64_t first, error *err)
+                                 uint64_t begin, uint64_t end, const origin *from, uint64_t stride,
+                                 uint64_t first, error *err)
 {
     gpu_buffer *const buffers[WEIGHT_PLANES] = {part->data, part->high, part->scales};
     gpu_buffer *buffer = buffers[which];
     const uint64_t words = weight_plane_words(w->format, which, w->k, stride);
     if (stride == part->stride && end - begin == stride) /* rows past the end stay zero */
-        return words == 0 ? TEMPER_OK : gpu_write(w->device, buffer, 0, from, words * 4, err);
+        return words == 0 ? TEMPER_OK : put(w, buffer, 0, from, 0, words * 4, err);
 
     weight_table tables[WEIGHT_TABLES];
     const uint32_t count = weight_tables(w->format, which, w->k, tables);
-    const uint8_t *source = (const uint8_t *)from;
-    uint64_t to = 0;
+    uint64_t at = 0, to = 0;
     for (uint32_t t = 0; t < count; t++) {
         const uint64_t entry = tables[t].entry_bytes;
         const uint64_t bytes = ceil_div((end - begin) * entry, 4) * 4;
         for (uint64_t line = 0; line < tables[t].lines; line++) {
-            const temper_status status =
-                gpu_write(w->device, buffer, to + (begin - part->row0) * entry,
-                          source + first * entry, bytes, err);
+            const temper_status status = put(w, buffer, to + (begin - part->row0) * entry, from,
+                                             at + first * entry, bytes, err);
             if (status != TEMPER_OK)
                 return status;
             to += part->stride * entry;
-            source += stride * entry;
+            at += stride * entry;
+        }
+    }
+    return TEMPER_OK;
+}
+
+static temper_status write_rows(op_weight *w, uint64_t row0, uint64_t rows,
+                                const origin from[WEIGHT_PLANES], error *err)
+{
+    assert(row0 <= w->n && rows <= w->n - row0);
+    assert(row0 % 2 == 0 && (rows % 2 == 0 || row0 + rows == w->n));
+    const uint64_t stride = weight_stride(rows);
+    for (uint32_t i = 0; i < w->part_count; i++) {
+        const op_weight_part *part = &w->parts[i];
+        const uint64_t begin = max_u64(row0, part->row0);
+        const uint64_t end = min_u64(row0 + rows, part->row0 + part->rows);
+        for (int p = 0; begin < end && p < WEIGHT_PLANES; p++) {
+            const temper_status status = write_plane(w, part, (weight_plane)p, begin, end, &from[p],
+                                                     stride, begin - row0, err);
+            if (status != TEMPER_OK)
+                return status;
         }
     }
     return TEMPER_OK;
@@ -170,24 +204,30 @@ static temper_status write_plane(const op_weight *w, const op_weight_part *part,
 temper_status op_weight_write_rows(op_weight *w, uint64_t row0, uint64_t rows, weight_planes planes,
                                    error *err)
 {
-    assert(row0 <= w->n && rows <= w->n - row0);
-    assert(row0 % 2 == 0 && (rows % 2 == 0 || row0 + rows == w->n));
     const uint64_t stride = weight_stride(rows);
-    w->halves = w->halves && weight_suits_f16(w->format, w->k, planes, stride, 0, rows);
-    for (uint32_t i = 0; i < w->part_count; i++) {
-        const op_weight_part *part = &w->parts[i];
-        const uint64_t begin = max_u64(row0, part->row0);
-        const uint64_t end = min_u64(row0 + rows, part->row0 + part->rows);
-        for (int p = 0; begin < end && p < WEIGHT_PLANES; p++) {
-            assert((planes.plane[p] != NULL) ==
-                   (weight_plane_words(w->format, (weight_plane)p, w->k, stride) != 0));
-            const temper_status status = write_plane(w, part, (weight_plane)p, begin, end,
-                                                     planes.plane[p], stride, begin - row0, err);
-            if (status != TEMPER_OK)
-                return status;
-        }
+    origin from[WEIGHT_PLANES];
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        assert((planes.plane[p] != NULL) ==
+               (weight_plane_words(w->format, (weight_plane)p, w->k, stride) != 0));
+        from[p] = (origin){.bytes = (const uint8_t *)planes.plane[p]};
     }
-    return TEMPER_OK;
+    w->halves = w->halves && weight_suits_f16(w->format, w->k, planes, stride, 0, rows);
+    return write_rows(w, row0, rows, from, err);
+}
+
+void op_weight_upload_rows(op_weight *w, uint64_t row0, uint64_t rows, gpu_upload *upload,
+                           bool halves)
+{
+    origin from[WEIGHT_PLANES];
+    uint64_t at = 0;
+    for (int p = 0; p < WEIGHT_PLANES; p++) {
+        from[p] = (origin){.upload = upload, .at = at};
+        at += 4 * weight_plane_words(w->format, (weight_plane)p, w->k, weight_stride(rows));
+    }
+    w->halves = w->halves && halves;
+    const temper_status status = write_rows(w, row0, rows, from, NULL);
+    assert(status == TEMPER_OK);
+    (void)status;
 }
 
 void op_weight_destroy(op_weight *w)

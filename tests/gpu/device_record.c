@@ -483,6 +483,51 @@ static void test_large_writes(void **state)
     gpu_buffer_destroy(big);
 }
 
+/* Blocks in turns, several copies of each, ordered with the submits around them. */
+static void test_uploads(void **state)
+{
+    fixture *f = *state;
+    enum { WORDS = 256, TURNS = 7 };
+    gpu_upload *upload = NULL;
+    uint32_t *block = NULL;
+
+    const uint64_t live = gpu_device_counters(f->device).live_bytes[GPU_PURPOSE_STAGING];
+    assert_ok(gpu_upload_open(f->device, WORDS * 4, &upload, err));
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        assert_ok(gpu_upload_begin(upload, (void **)&block, err));
+        for (uint32_t i = 0; i < WORDS; i++)
+            block[i] = turn * 1000 + i;
+        gpu_upload_copy(upload, 0, f->y, 4 * turn, 4);
+        gpu_upload_copy(upload, 40, f->y, 4 * (N - 1 - turn), 4);
+        gpu_upload_copy(upload, 4, f->x, 4 * (N - WORDS + 1), 4 * (WORDS - 1));
+        assert_ok(gpu_upload_send(upload, err));
+        gpu_recorder *rec = gpu_record_begin(f->device);
+        gpu_record_dispatch(rec, gpu_pipeline_get(f->device, &increment, NULL),
+                            (gpu_view[]){gpu_whole(f->y)}, NULL, turn + 1, 1, 1);
+        assert_ok(gpu_submit(rec, NULL, err));
+    }
+    assert_int_equal(gpu_device_counters(f->device).live_bytes[GPU_PURPOSE_STAGING],
+                     live + (uint64_t)2 * WORDS * 4);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        expect_u32(f, f->y, turn, turn * 1000 + TURNS - turn);
+        expect_u32(f, f->y, N - 1 - turn, turn * 1000 + 10);
+    }
+    expect_u32(f, f->x, N - 1, (TURNS - 1) * 1000 + WORDS - 1);
+    expect_u32(f, f->x, N - WORDS + 1, (TURNS - 1) * 1000 + 1);
+
+    /* What was sent arrives after closing; a block that was begun goes with it. */
+    assert_ok(gpu_upload_begin(upload, (void **)&block, err));
+    block[0] = 77;
+    gpu_upload_copy(upload, 0, f->y, 0, 4);
+    assert_ok(gpu_upload_send(upload, err));
+    assert_ok(gpu_upload_begin(upload, (void **)&block, err));
+    gpu_upload_copy(upload, 0, f->y, 4, 4);
+    gpu_upload_close(upload);
+    gpu_upload_close(NULL);
+    expect_u32(f, f->y, 0, 77);
+    expect_u32(f, f->y, 1, 1000 + TURNS - 1);
+}
+
 /* ---- parameters ----------------------------------------------------------------------------- */
 
 /* Every dispatch sees its own parameters, also when one recording has more than any before. */
@@ -712,6 +757,7 @@ int main(void)
         T(test_wrong_tickets),
         T(test_writes),
         T(test_large_writes),
+        T(test_uploads),
         T(test_parameters_of_many_dispatches),
         T(test_more_workgroups_than_one_dimension),
         T(test_steady_steps_create_nothing),

@@ -101,19 +101,18 @@ static void perplexity_of_a_licence(void **state)
     json_decref(golden);
 }
 
-/* Reading and repacking go through one small block, whatever the size of the model. */
+/* Reading and repacking go through some small blocks, whatever the size of the model: under 1.2
+ * times the largest tensor, what the library maps for uploads included. */
 static void loading_holds_little_on_the_host(void **state)
 {
     (void)state;
     temper_device *device = test_device(&test_masks[0]);
     const uint64_t largest = 49152ull * 576 / 32 * 34; /* the embedding, Q8_0 */
-    const uint64_t before = mem_live_bytes();
-    mem_reset_peak();
     temper_engine *engine = test_engine(device, test_default_model(), 0);
-    const uint64_t peak = mem_peak_bytes() - before;
+    const uint64_t peak = temper_engine_info(engine)->load_host_bytes;
     print_message("%llu bytes at most, the largest tensor has %llu\n", (unsigned long long)peak,
                   (unsigned long long)largest);
-    assert_true(peak < largest / 10 * 12 + 3 * WEIGHTS_STAGING_BYTES);
+    assert_true(peak > 2 * WEIGHTS_BLOCK_BYTES && peak < largest / 10 * 12);
     temper_engine_close(engine);
     temper_device_release(device);
 }
