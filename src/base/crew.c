@@ -126,7 +126,7 @@ uint32_t crew_size(const crew *c)
     return c->hired + 1;
 }
 
-void crew_run(crew *c, uint64_t parts, crew_work work, void *user)
+void crew_start(crew *c, uint64_t parts, crew_work work, void *user)
 {
     pthread_mutex_lock(&c->lock);
     assert(c->next == c->parts && c->running == 0);
@@ -134,10 +134,21 @@ void crew_run(crew *c, uint64_t parts, crew_work work, void *user)
     c->user = user;
     c->next = 0;
     c->parts = parts;
-    if (parts > 1)
-        pthread_cond_broadcast(&c->work_left);
+    pthread_cond_broadcast(&c->work_left);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void crew_finish(crew *c)
+{
+    pthread_mutex_lock(&c->lock);
     work_on(c, 0);
     while (c->running > 0)
         pthread_cond_wait(&c->work_done, &c->lock);
     pthread_mutex_unlock(&c->lock);
+}
+
+void crew_run(crew *c, uint64_t parts, crew_work work, void *user)
+{
+    crew_start(c, parts, work, user);
+    crew_finish(c);
 }

@@ -29,9 +29,14 @@ void crew_close(crew *c); /* NULL is fine */
 
 uint32_t crew_size(const crew *c);
 
-/* Does every part below `parts` once, and returns when all are done. They are begun in ascending
- * order: when a part has begun, so have all before it. One call at a time, and none from within
- * `work`. */
+/* Begins a job: the others do parts of it from now on, while the caller does something else. */
+void crew_start(crew *c, uint64_t parts, crew_work work, void *user);
+
+/* Helps with the job that was started, and returns when every part below `parts` has been done,
+ * once. They are begun in ascending order: when a part has begun, so have all before it. */
+void crew_finish(crew *c);
+
+/* Both. One job at a time, and none from within `work`. */
 void crew_run(crew *c, uint64_t parts, crew_work work, void *user);
 
 #endif

@@ -2,13 +2,14 @@
  * crew_web.c - the crew of a web page: its caller alone.
  */
 #include <assert.h>
-#include <stdbool.h>
 
 #include "base/crew.h"
 #include "base/mem.h"
 
 struct crew {
-    bool running;
+    crew_work work;
+    void *user;
+    uint64_t parts; /* of the job; 0 when it is done */
 };
 
 crew *crew_open(uint32_t members)
@@ -28,11 +29,21 @@ uint32_t crew_size(const crew *c)
     return 1;
 }
 
+void crew_start(crew *c, uint64_t parts, crew_work work, void *user)
+{
+    assert(c->parts == 0);
+    *c = (crew){work, user, parts};
+}
+
+void crew_finish(crew *c)
+{
+    for (uint64_t part = 0; part < c->parts; part++)
+        c->work(part, 0, c->user);
+    c->parts = 0;
+}
+
 void crew_run(crew *c, uint64_t parts, crew_work work, void *user)
 {
-    assert(!c->running);
-    c->running = true;
-    for (uint64_t part = 0; part < parts; part++)
-        work(part, 0, user);
-    c->running = false;
+    crew_start(c, parts, work, user);
+    crew_finish(c);
 }

@@ -210,10 +210,10 @@ void dtype_dequantize_row(dtype type, uint64_t k, const uint8_t *file_row, float
  */
 static bool any_16_nonfinite(uint64_t count, uint64_t stride, const uint8_t *p, uint32_t exponent)
 {
+    uint32_t found = 0; /* no way out of the loop: compilers take several at a time */
     for (uint64_t i = 0; i < count; i++)
-        if ((load_u16(p + i * stride) & exponent) == exponent)
-            return true;
-    return false;
+        found |= (load_u16(p + i * stride) & exponent) == exponent;
+    return found != 0;
 }
 
 bool dtype_row_has_nonfinite(dtype type, uint64_t k, const uint8_t *file_row)
@@ -233,10 +233,10 @@ bool dtype_row_has_nonfinite(dtype type, uint64_t k, const uint8_t *file_row)
     assert(info != NULL && info->loadable && k % info->block == 0);
 
     if (type == DTYPE_F32) {
+        uint32_t found = 0;
         for (uint64_t i = 0; i < k; i++)
-            if ((load_u32(file_row + 4 * i) & f32_exponent) == f32_exponent)
-                return true;
-        return false;
+            found |= (load_u32(file_row + 4 * i) & f32_exponent) == f32_exponent;
+        return found != 0;
     }
     if (type == DTYPE_BF16)
         return any_16_nonfinite(k, 2, file_row, bf16_exponent);

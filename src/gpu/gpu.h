@@ -211,29 +211,31 @@ temper_status gpu_write(gpu_device *device, gpu_buffer *buffer, uint64_t offset,
 
 /* ---- uploads --------------------------------------------------------------------------------- */
 
-/* Memory that both the host and the GPU reach, for many bytes that are made on the host: filled by
- * any threads, then copied to where they belong, without the library's own copies of gpu_write. Two
- * blocks take turns, so that one can be filled while the GPU reads the other. */
+/* Blocks of bytes that any threads of the host make and the device copies to where they belong. Two
+ * blocks take turns, so that one can be filled while the other is on its way. */
 typedef struct gpu_upload gpu_upload;
 
-/* Blocks of so many bytes (GPU_PURPOSE_STAGING), made when they are first needed. *out is owned by
- * the caller and keeps the device borrowed. Errors: TEMPER_NO_MEMORY. */
-temper_status gpu_upload_open(gpu_device *device, uint64_t bytes, gpu_upload **out, error *err);
+/* Blocks of so many bytes, made when they are first needed. `mapped`: they are memory that host and
+ * GPU both reach (GPU_PURPOSE_STAGING), and the GPU copies; else they are the host's own and go by
+ * gpu_write, which is better where the GPU is the host. *out is owned by the caller and keeps the
+ * device borrowed. Errors: TEMPER_NO_MEMORY. */
+temper_status gpu_upload_open(gpu_device *device, uint64_t bytes, bool mapped, gpu_upload **out,
+                              error *err);
 
-/* What was copied still arrives. NULL is fine. */
+/* What was sent still arrives. NULL is fine. */
 void gpu_upload_close(gpu_upload *upload);
 
 /* Begins a block: *out has its bytes, to be written, never read (such memory may be slow to read),
- * by any threads until gpu_upload_send. Waits until the GPU has taken what was there. Errors:
- * TEMPER_DEVICE_MEMORY, or the device's failure. */
+ * by any threads until gpu_upload_send. Two may have begun. Waits until the GPU has taken what was
+ * there. Errors: TEMPER_NO_MEMORY, TEMPER_DEVICE_MEMORY, or the device's failure. */
 temper_status gpu_upload_begin(gpu_upload *upload, void **out, error *err);
 
-/* Bytes [from, from + bytes) of the block are to go to [to, to + bytes) of the buffer; all are
- * multiples of 4, and inside (assert). */
+/* Of the block that began first: bytes [from, from + bytes) are to go to [to, to + bytes) of the
+ * buffer; all are multiples of 4, and inside (assert). */
 void gpu_upload_copy(gpu_upload *upload, uint64_t from, gpu_buffer *buffer, uint64_t to,
                      uint64_t bytes);
 
-/* Ends the block and queues its copies, ordered as a gpu_write. */
+/* Ends the block that began first and queues its copies, ordered as a gpu_write. */
 temper_status gpu_upload_send(gpu_upload *upload, error *err);
 
 /* ---- pipelines ------------------------------------------------------------------------------ */

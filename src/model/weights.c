@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "file/widened.h"
 #include "model/weights_internal.h"
+#include "op/rows.h"
 
 static temper_status open_loader(const gguf_file *file, weights_loader **out, error *err)
 {
@@ -35,6 +36,7 @@ temper_status weights_open(const gguf_file *file, gpu_device *device, weights_pr
     if (status != TEMPER_OK)
         return status;
     (*out)->device = device;
+    (*out)->mapped = !op_device_is_software(device);
     (*out)->progress = progress;
     (*out)->user = user;
     return TEMPER_OK;
@@ -135,6 +137,12 @@ temper_status weights_report(weights_loader *loader, uint64_t bytes, error *err)
     if (loader->progress != NULL && !loader->progress(loader->done, loader->total, loader->user))
         return error_set(err, TEMPER_STOPPED, "%s: loading was stopped", gguf_name(loader->file));
     return TEMPER_OK;
+}
+
+void weights_map_uploads(weights_loader *loader, bool mapped)
+{
+    assert(loader->upload == NULL);
+    loader->mapped = mapped;
 }
 
 uint64_t weights_order_row(weights_order order, uint64_t row)

@@ -43,6 +43,9 @@ temper_status weights_open_measured(const gguf_file *file, uint64_t *measured, w
  * number of cores. */
 temper_status weights_open_random(gpu_device *device, dtype type, weights_loader **out, error *err);
 
+/* Tests only: the way to the device (gpu_upload_open) that is chosen on other devices. */
+void weights_map_uploads(weights_loader *loader, bool mapped);
+
 /* Ends a load: every queued byte is on the device. With status TEMPER_OK, a tensor of the file that
  * nothing asked for is TEMPER_UNSUPPORTED by name: a graph that ignores a weight gives wrong text.
  */

@@ -31,6 +31,7 @@ struct weights_loader {
     void *memory; /* the members' benches lie in it */
     uint64_t memory_bytes;
     gpu_upload *upload; /* NULL until it is needed */
+    bool mapped;        /* ... and then of this kind */
     uint64_t upload_bytes;
 };
 

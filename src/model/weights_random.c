@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/random.h"
 #include "model/weights_internal.h"
+#include "op/rows.h"
 
 enum {
     RANDOM_BLOCK_BYTES = 16 << 20, /* what the values are depends on it */
@@ -200,7 +201,8 @@ temper_status weights_open_random(gpu_device *device, dtype type, weights_loader
     weights_loader *loader = mem_calloc(1, sizeof *loader);
     if (loader == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for random weights");
-    *loader = (weights_loader){.device = device, .random_type = type};
+    *loader = (weights_loader){
+        .device = device, .random_type = type, .mapped = !op_device_is_software(device)};
     *out = loader;
     return TEMPER_OK;
 }

@@ -2,7 +2,7 @@
  * weights_rows.c - rows of a file on their way to the device. A chunk of rows goes through one
  * block of an upload; the members of a crew share its pieces: each reads some rows, checks them,
  * repacks them in memory of its own that a core's cache holds, and copies the lines of the planes
- * to where they belong in the block. Meanwhile the GPU takes the chunk before.
+ * to where they belong in the block. Meanwhile the chunk before goes to the device.
  */
 #include <assert.h>
 #include <stdatomic.h>
@@ -122,29 +122,68 @@ static temper_status first_error(const job *j, error *err)
     return error_set(err, j->errors[member].status, "%s", j->errors[member].text);
 }
 
-static temper_status load_chunk(job *j, op_weight *weight, uint64_t to, error *err)
+/* Begins a chunk: the members work on it from now on. */
+static temper_status begin_chunk(job *j, uint64_t row, uint64_t rows, error *err)
 {
     weights_loader *loader = j->loader;
     void *block = NULL;
     temper_status status = gpu_upload_begin(loader->upload, &block, err);
+    if (status == TEMPER_OK && j->chunk_rows != NULL)
+        status = gguf_read_tensor(loader->file, j->tensor, row * j->row_bytes, j->chunk_rows,
+                                  rows * j->row_bytes, err);
     if (status != TEMPER_OK)
         return status;
     j->block = block;
-    if (j->chunk_rows != NULL)
-        status = gguf_read_tensor(loader->file, j->tensor, j->row * j->row_bytes, j->chunk_rows,
-                                  j->rows * j->row_bytes, err);
-    if (status != TEMPER_OK)
-        return status;
-    crew_run(loader->crew, ceil_div(j->rows, j->piece), work, j);
-    status = first_error(j, err);
-    if (status != TEMPER_OK)
-        return status;
-    bool halves = true;
+    j->row = row;
+    j->rows = rows;
     for (uint32_t i = 0; i < crew_size(loader->crew); i++)
-        halves = halves && j->benches[i].halves;
-    op_weight_upload_rows(weight, to, j->rows, loader->upload, halves);
-    status = gpu_upload_send(loader->upload, err);
-    return status == TEMPER_OK ? weights_report(loader, j->rows * j->row_bytes, err) : status;
+        j->benches[i].halves = true;
+    crew_start(loader->crew, ceil_div(rows, j->piece), work, j);
+    return TEMPER_OK;
+}
+
+/* Waits until all of it is there; *halves: f16 holds it. */
+static temper_status end_chunk(job *j, bool *halves, error *err)
+{
+    crew_finish(j->loader->crew);
+    *halves = true;
+    for (uint32_t i = 0; i < crew_size(j->loader->crew); i++)
+        *halves = *halves && j->benches[i].halves;
+    return first_error(j, err);
+}
+
+static temper_status send_chunk(const job *j, op_weight *weight, uint64_t to, uint64_t rows,
+                                bool halves, error *err)
+{
+    op_weight_upload_rows(weight, to, rows, j->loader->upload, halves);
+    const temper_status status = gpu_upload_send(j->loader->upload, err);
+    return status == TEMPER_OK ? weights_report(j->loader, rows * j->row_bytes, err) : status;
+}
+
+/* Sends each chunk while the members work on the next one. */
+static temper_status load_chunks(job *j, uint64_t rows, uint64_t chunk, op_weight *weight,
+                                 uint64_t to, error *err)
+{
+    bool halves = false;
+    uint64_t sent = 0;
+    temper_status status = begin_chunk(j, 0, min_u64(chunk, rows), err);
+    if (status == TEMPER_OK)
+        status = end_chunk(j, &halves, err);
+    while (status == TEMPER_OK && sent < rows) {
+        const uint64_t ready = min_u64(chunk, rows - sent), next = sent + ready;
+        const bool more = next < rows, fit = halves;
+        if (more)
+            status = begin_chunk(j, next, min_u64(chunk, rows - next), err);
+        if (status != TEMPER_OK)
+            return status;
+        status = send_chunk(j, weight, to + sent, ready, fit, err);
+        if (more) {
+            const temper_status ended = end_chunk(j, &halves, status == TEMPER_OK ? err : NULL);
+            status = status == TEMPER_OK ? ended : status;
+        }
+        sent = next;
+    }
+    return status;
 }
 
 temper_status weights_prepare(weights_loader *loader, uint64_t bytes, error *err)
@@ -161,7 +200,7 @@ temper_status weights_prepare(weights_loader *loader, uint64_t bytes, error *err
     while (rounded < bytes)
         rounded *= 2;
     loader->upload_bytes = rounded;
-    return gpu_upload_open(loader->device, rounded, &loader->upload, err);
+    return gpu_upload_open(loader->device, rounded, loader->mapped, &loader->upload, err);
 }
 
 static uint64_t aligned(uint64_t bytes)
@@ -193,8 +232,7 @@ static temper_status set_up(job *j, uint64_t chunk, error *err)
     for (uint32_t i = 0; i < crew_size(loader->crew); i++, at += each) {
         weights_bench *bench = &j->benches[i];
         uint8_t *plane = at + read + pointers;
-        *bench = (weights_bench){
-            .file_rows = at, .sources = (const uint8_t **)(void *)(at + read), .halves = true};
+        *bench = (weights_bench){.file_rows = at, .sources = (const uint8_t **)(void *)(at + read)};
         for (int p = 0; p < WEIGHT_PLANES; p++) {
             bench->planes.plane[p] = (uint32_t *)(void *)plane;
             plane += 4 * weight_plane_words(format, (weight_plane)p, k, stride);
@@ -220,10 +258,5 @@ temper_status weights_load_rows(weights_loader *loader, const gguf_tensor *tenso
         weights_prepare(loader, op_weight_bytes(weight->format, chunk, weight->k), err);
     if (status == TEMPER_OK)
         status = set_up(&j, chunk, err);
-    for (uint64_t row = 0; status == TEMPER_OK && row < rows; row += chunk) {
-        j.row = row;
-        j.rows = min_u64(chunk, rows - row);
-        status = load_chunk(&j, weight, to + row, err);
-    }
-    return status;
+    return status == TEMPER_OK ? load_chunks(&j, rows, chunk, weight, to, err) : status;
 }

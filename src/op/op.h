@@ -87,8 +87,8 @@ temper_status op_weight_create(gpu_device *device, weight_format format, uint64_
 temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t rows,
                                    weight_planes planes, error *err);
 
-/* The same from the block of an upload that is being filled (gpu.h): the planes lie there one after
- * another from its first byte on. `halves` is what weight_suits_f16 says of the rows. */
+/* The same from the block of an upload that is next to be sent (gpu.h): the planes lie there one
+ * after another from its first byte on. `halves` is what weight_suits_f16 says of the rows. */
 void op_weight_upload_rows(op_weight *weight, uint64_t row0, uint64_t rows, gpu_upload *upload,
                            bool halves);
 

@@ -138,7 +138,7 @@ static void expect_lost(gpu_device *device, gpu_buffer *x)
     assert_fails(gpu_write(device, x, 0, &value, 4, err), TEMPER_DEVICE_LOST, "gpu_lose");
     gpu_upload *upload = NULL;
     void *block = NULL;
-    assert_ok(gpu_upload_open(device, 64, &upload, err));
+    assert_ok(gpu_upload_open(device, 64, true, &upload, err));
     assert_fails(gpu_upload_begin(upload, &block, err), TEMPER_DEVICE_LOST, "gpu_lose");
     gpu_upload_close(upload);
     gpu_pipeline *pipeline = gpu_pipeline_get(device, &increment, NULL);

@@ -73,6 +73,7 @@ typedef struct made {
     gguf_file *gguf;
     gpu_device *device;
     weights_loader *loader;
+    bool mapped;
 } made;
 
 static uint8_t *bytes_of(made *m, const tensor_case *c)
@@ -80,12 +81,12 @@ static uint8_t *bytes_of(made *m, const tensor_case *c)
     return (uint8_t *)m->file.data + gguf_find_tensor(m->gguf, c->name)->offset;
 }
 
-static void open_made(made *m, bool any_thread)
+static void open_made(made *m, bool any_thread, bool mapped)
 {
     error err = {0};
     uint64_t at = 0;
     random_state r = {11};
-    *m = (made){0};
+    *m = (made){.mapped = mapped};
     gguf_put_header(&m->file, "GGUF", 3, CASES, 0);
     for (int i = 0; i < CASES; i++) {
         const tensor_case *c = &cases[i];
@@ -117,6 +118,7 @@ static void open_loader(made *m, weights_progress progress, void *user)
     error err = {0};
     weights_close(m->loader);
     assert_ok(weights_open(m->gguf, m->device, progress, user, &m->loader, &err));
+    weights_map_uploads(m->loader, m->mapped);
 }
 
 static void close_made(made *m)
@@ -190,11 +192,11 @@ static void expect_rows(made *m, const tensor_case *c, const op_weight *w)
     free(rows);
 }
 
-static void all_cases(bool any_thread)
+static void all_cases(bool any_thread, bool mapped)
 {
     made m;
     error err = {0};
-    open_made(&m, any_thread);
+    open_made(&m, any_thread, mapped);
     open_loader(&m, NULL, NULL);
     for (int i = 0; i < CASES; i++) {
         op_weight *w = NULL;
@@ -210,14 +212,15 @@ static void all_cases(bool any_thread)
 static void bytes_are_those_of_one_thread(void **state)
 {
     (void)state;
-    all_cases(true);
+    all_cases(true, true);
+    all_cases(true, false);
 }
 
 /* Such a source is read by the thread that loads, and by no other. */
 static void a_source_of_one_thread(void **state)
 {
     (void)state;
-    all_cases(false);
+    all_cases(false, false);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -230,7 +233,7 @@ static void the_first_error_is_told(void **state)
         made m;
         error err = {0};
         op_weight *w = NULL;
-        open_made(&m, any_thread == 1);
+        open_made(&m, any_thread == 1, any_thread == 0);
         const uint64_t bytes = row_bytes(&cases[0]);
         for (uint64_t row = 9123; row < 12000; row += 1 + row % 7)
             memset(bytes_of(&m, &cases[0]) + row * bytes, 0x7f, 2);
@@ -267,13 +270,12 @@ static bool stop(uint64_t done, uint64_t total, void *user)
 }
 
 /* After every chunk; and a device that is lost there. */
-static void a_load_ends_in_the_middle(void **state)
+static void end_in_the_middle(bool mapped)
 {
-    (void)state;
     made m;
     error err = {0};
     op_weight *w = NULL;
-    open_made(&m, true);
+    open_made(&m, true, mapped);
     int n = 1;
     for (;; n++) {
         stopper s = {.stop_at = n, .opener = pthread_self()};
@@ -295,13 +297,12 @@ static void a_load_ends_in_the_middle(void **state)
 }
 
 /* Whichever allocation of the host or of the device fails. */
-static void no_memory_at_any_moment(void **state)
+static void no_memory(bool mapped)
 {
-    (void)state;
     made m;
     error err = {0};
     const tensor_case *c = &cases[2];
-    open_made(&m, true);
+    open_made(&m, true, mapped);
     for (int device = 0; device < 2; device++) {
         temper_status status = TEMPER_NO_MEMORY;
         uint64_t n = 0;
@@ -324,16 +325,30 @@ static void no_memory_at_any_moment(void **state)
             op_weight_destroy(w);
             assert_int_equal(gpu_device_counters(m.device).live_bytes[GPU_PURPOSE_WEIGHTS], live);
         }
-        assert_true(n > 3);
+        assert_true(n > (device == 1 && !mapped ? 1 : 3));
     }
     close_made(&m);
+}
+
+static void a_load_ends_in_the_middle(void **state)
+{
+    (void)state;
+    end_in_the_middle(true);
+    end_in_the_middle(false);
+}
+
+static void no_memory_at_any_moment(void **state)
+{
+    (void)state;
+    no_memory(true);
+    no_memory(false);
 }
 
 /* ---- random weights -------------------------------------------------------------------------- */
 
 /* Elements are one sequence of numbers, begun anew for each block of 16 MiB; of a matrix in the
  * type, K and N given, all words of the data plane as one thread makes them. */
-static void random_words(dtype type, uint64_t n, uint64_t k)
+static void random_words(dtype type, uint64_t n, uint64_t k, bool mapped)
 {
     error err = {0};
     gpu_device *device = NULL;
@@ -345,6 +360,7 @@ static void random_words(dtype type, uint64_t n, uint64_t k)
     const uint64_t most = (16 << 20) / least * WEIGHT_ROWS, rows = n < most ? n : most;
     assert_ok(gpu_device_open(NULL, &device, &err));
     assert_ok(weights_open_random(device, type, &loader, &err));
+    weights_map_uploads(loader, mapped);
     assert_ok(weights_matrix(loader, &name, &n, NULL, 1, k, &w, &err));
     assert_ok(weights_finish(loader, &err));
     const uint64_t words = weight_plane_words(format, WEIGHT_DATA, k, weight_stride(rows));
@@ -383,9 +399,10 @@ static void random_words(dtype type, uint64_t n, uint64_t k)
 static void random_weights_are_one_sequence(void **state)
 {
     (void)state;
-    random_words(DTYPE_Q4_0, 40000, 1024); /* a block and a part of one */
-    random_words(DTYPE_Q6_K, 1000, 512);
-    random_words(DTYPE_F32, 500, 96);
+    random_words(DTYPE_Q4_0, 40000, 1024, true); /* a block and a part of one */
+    random_words(DTYPE_Q4_0, 40000, 1024, false);
+    random_words(DTYPE_Q6_K, 1000, 512, false);
+    random_words(DTYPE_F32, 500, 96, true);
 }
 
 int main(void)

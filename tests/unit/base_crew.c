@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -21,15 +22,21 @@
 #define crew_close web_crew_close
 #define crew_size web_crew_size
 #define crew_run web_crew_run
+#define crew_start web_crew_start
+#define crew_finish web_crew_finish
 crew *crew_open(uint32_t members);
 void crew_close(crew *c);
 uint32_t crew_size(const crew *c);
 void crew_run(crew *c, uint64_t parts, crew_work work, void *user);
+void crew_start(crew *c, uint64_t parts, crew_work work, void *user);
+void crew_finish(crew *c);
 #include "base/crew_web.c"
 #undef crew_open
 #undef crew_close
 #undef crew_size
 #undef crew_run
+#undef crew_start
+#undef crew_finish
 
 enum { PARTS = 5000 };
 
@@ -126,6 +133,22 @@ static void parts_run_side_by_side(void **state)
     crew_close(c);
 }
 
+/* Of two parts each waits for the other's: the crew works before its caller comes to help. */
+static void a_job_goes_on_meanwhile(void **state)
+{
+    static count job;
+    (void)state;
+    crew *c = crew_open(3);
+    for (int i = 0; i < 100; i++) {
+        job = (count){0};
+        crew_start(c, 2, meet, &job);
+        while (atomic_load(&job.done[0]) + atomic_load(&job.done[1]) < 2)
+            usleep(100);
+        crew_finish(c);
+    }
+    crew_close(c);
+}
+
 static void a_page_has_one_thread(void **state)
 {
     static count job;
@@ -145,9 +168,8 @@ static void a_page_has_one_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_part_is_done_once),
-        cmocka_unit_test(its_size_has_bounds),
-        cmocka_unit_test(parts_run_side_by_side),
+        cmocka_unit_test(every_part_is_done_once), cmocka_unit_test(its_size_has_bounds),
+        cmocka_unit_test(parts_run_side_by_side),  cmocka_unit_test(a_job_goes_on_meanwhile),
         cmocka_unit_test(a_page_has_one_thread),
     };
     return cmocka_run_group_tests_name("base_crew", tests, NULL, NULL);
