@@ -29,10 +29,18 @@ typedef struct eval_windows {
 /* 0, or the exit code after a message: --ctx is out of its range. */
 int eval_check_context(const char *command, uint64_t context);
 
-/* Reads a text and cuts it. chunks: at most so many windows; 0: all. Fails for a text that does not
- * fill one. */
-temper_status eval_windows_read(const temper_engine *engine, const char *path, uint64_t context,
-                                uint64_t chunks, eval_windows *out, temper_error *err);
+typedef struct eval_text {
+    const char *path;
+    char *bytes; /* freed with free() */
+    size_t length;
+} eval_text;
+
+/* Inputs are read before the model: who mistyped a path learns it at once. */
+temper_status eval_text_read(const char *path, eval_text *out, temper_error *err);
+
+/* Cuts a text. chunks: at most so many windows; 0: all. Fails for a text that does not fill one. */
+temper_status eval_windows_cut(const temper_engine *engine, const eval_text *text, uint64_t context,
+                               uint64_t chunks, eval_windows *out, temper_error *err);
 
 /* The first place of a window that is predicted. */
 uint32_t eval_first_scored(uint32_t context);

@@ -56,6 +56,7 @@ typedef struct question {
 typedef struct questions {
     question *rows;
     size_t count, capacity;
+    size_t lines;   /* of the file that hold one */
     size_t longest; /* tokens of a whole choice */
 } questions;
 
@@ -201,6 +202,9 @@ static temper_status add_question(const temper_engine *engine, const json_t *obj
     temper_status status = check_line(object, line, &prompt, &texts, &q.answer, err);
     if (status != TEMPER_OK)
         return status;
+    all->lines++;
+    if (engine == NULL)
+        return TEMPER_OK;
     if (all->count == all->capacity) {
         const size_t capacity = all->capacity == 0 ? 256 : all->capacity * 2;
         question *larger = realloc(all->rows, capacity * sizeof *larger);
@@ -228,12 +232,14 @@ static temper_status add_question(const temper_engine *engine, const json_t *obj
     return status;
 }
 
-/* Every line is checked before the first is computed. Lines of white space alone are none. */
-static temper_status read_questions(const temper_engine *engine, questions *all, temper_error *err)
+/* Every line is checked before the first is computed, with engine == NULL as far as that goes
+ * without a model. Lines of white space alone are none. */
+static temper_status read_questions(const temper_engine *engine, const char *text, size_t length,
+                                    questions *all, temper_error *err)
 {
-    char *text = NULL;
-    size_t length = 0, line = 0;
-    temper_status status = cli_read_file(opt.data, &text, &length, err);
+    size_t line = 0;
+    temper_status status = TEMPER_OK;
+    all->lines = 0;
     for (size_t at = 0; status == TEMPER_OK && at < length;) {
         const char *begin = text + at, *end = memchr(begin, '\n', length - at);
         const size_t size = end == NULL ? length - at : (size_t)(end - begin);
@@ -251,8 +257,7 @@ static temper_status read_questions(const temper_engine *engine, questions *all,
                                 : add_question(engine, object, line, all, err);
         json_decref(object);
     }
-    free(text);
-    if (status == TEMPER_OK && all->count == 0)
+    if (status == TEMPER_OK && all->lines == 0)
         return error_set(err, TEMPER_BAD_FILE, "%s: holds no question", opt.data);
     return status;
 }
@@ -371,9 +376,16 @@ static int run(int argc, char **argv)
     temper_error err = {0};
     temper_engine *engine = NULL;
     questions all = {0};
-    temper_status status = cli_open_engine(path, 0, &engine, &err);
+    char *text = NULL;
+    size_t length = 0;
+    temper_status status = cli_read_file(opt.data, &text, &length, &err);
     if (status == TEMPER_OK)
-        status = read_questions(engine, &all, &err);
+        status = read_questions(NULL, text, length, &all, &err);
+    if (status == TEMPER_OK)
+        status = cli_open_engine(path, 0, &engine, &err);
+    if (status == TEMPER_OK)
+        status = read_questions(engine, text, length, &all, &err);
+    free(text);
     if (status == TEMPER_OK)
         status = answer_all(engine, &all, &err);
     questions_free(&all);

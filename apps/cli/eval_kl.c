@@ -86,6 +86,7 @@ typedef struct comparison {
     temper_session *session, *other_session;
     kl_file *saved;
     outfile *out;
+    eval_text read;
     eval_windows text;
     float *logits, *against; /* [rows][vocabulary] each */
     uint32_t vocabulary, rows;
@@ -229,7 +230,7 @@ static temper_status take_saved_text(comparison *c, temper_error *err)
     if (opt.text != NULL) {
         eval_windows given = {0};
         const temper_status status =
-            eval_windows_read(c->engine, opt.text, saved->context, saved->count, &given, err);
+            eval_windows_cut(c->engine, &c->read, saved->context, saved->count, &given, err);
         const bool same = status == TEMPER_OK && given.count == saved->count &&
                           memcmp(given.ids, saved->ids, bytes) == 0;
         free(given.ids);
@@ -250,16 +251,30 @@ static temper_status take_saved_text(comparison *c, temper_error *err)
     return TEMPER_OK;
 }
 
-/* Opens what the model is compared with, or what is saved; and the text. */
+/* What can be read before any model: the text, saved logits, and whether a reference is a model. */
+static temper_status read_inputs(comparison *c, temper_error *err)
+{
+    temper_status status = opt.text == NULL ? TEMPER_OK : eval_text_read(opt.text, &c->read, err);
+    if (status != TEMPER_OK || opt.against == NULL)
+        return status;
+    if (kl_file_is(opt.against))
+        return kl_file_open(opt.against, &c->saved, err);
+    temper_file *file = NULL;
+    status = temper_file_open(opt.against, cli_widen(), &file, err);
+    temper_file_close(file);
+    return status;
+}
+
+/* Opens what the model is compared with, or what is saved; and cuts the text. */
 static temper_status open_reference(comparison *c, temper_error *err)
 {
-    if (opt.against != NULL && kl_file_is(opt.against)) {
-        const temper_status status = kl_file_open(opt.against, c->engine, &c->saved, err);
-        return status == TEMPER_OK ? take_saved_text(c, err) : status;
+    if (c->saved != NULL) {
+        const temper_status suits = kl_file_suits(c->saved, c->engine, err);
+        return suits == TEMPER_OK ? take_saved_text(c, err) : suits;
     }
     const uint64_t context = opt.context != CONTEXT_UNSET ? opt.context : DEFAULT_CONTEXT;
     temper_status status =
-        eval_windows_read(c->engine, opt.text, context, opt.chunks, &c->text, err);
+        eval_windows_cut(c->engine, &c->read, context, opt.chunks, &c->text, err);
     /* A first Ctrl-C waits until the unfinished file is removed. */
     if (opt.save != NULL)
         cli_be_patient();
@@ -279,6 +294,7 @@ static void close_comparison(comparison *c)
     kl_file_close(c->saved);
     outfile_discard(c->out);
     free(c->text.ids);
+    free(c->read.bytes);
     free(c->logits);
     free(c->against);
     free(c->sums.kl);
@@ -311,7 +327,9 @@ static int run(int argc, char **argv)
         return EXIT_FAILED;
     temper_error err = {0};
     comparison c = {0};
-    temper_status status = cli_open_engine(path, 0, &c.engine, &err);
+    temper_status status = read_inputs(&c, &err);
+    if (status == TEMPER_OK)
+        status = cli_open_engine(path, 0, &c.engine, &err);
     if (status == TEMPER_OK) {
         c.vocabulary = temper_engine_info(c.engine)->vocabulary;
         status = open_reference(&c, &err);

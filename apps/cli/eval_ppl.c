@@ -42,18 +42,20 @@ uint32_t eval_first_scored(uint32_t context)
     return context / 2 + 1;
 }
 
-temper_status eval_windows_read(const temper_engine *engine, const char *path, uint64_t context,
-                                uint64_t chunks, eval_windows *out, temper_error *err)
+temper_status eval_text_read(const char *path, eval_text *out, temper_error *err)
+{
+    out->path = path;
+    return cli_read_file(path, &out->bytes, &out->length, err);
+}
+
+temper_status eval_windows_cut(const temper_engine *engine, const eval_text *text, uint64_t context,
+                               uint64_t chunks, eval_windows *out, temper_error *err)
 {
     const temper_model_info *info = temper_engine_info(engine);
-    char *text = NULL;
-    size_t length = 0;
     temper_tokens tokens = {0};
-    temper_status status = cli_read_file(path, &text, &length, err);
-    if (status == TEMPER_OK)
-        /* As llama.cpp scores it, a text is text: what looks like a special token is none. */
-        status = temper_tokenize(engine, text, length, TEMPER_AUTO_BOS, &tokens, err);
-    free(text);
+    /* As llama.cpp scores it, a text is text: what looks like a special token is none. */
+    temper_status status =
+        temper_tokenize(engine, text->bytes, text->length, TEMPER_AUTO_BOS, &tokens, err);
     const uint64_t filled = tokens.count / context;
     const uint64_t count = chunks > 0 && chunks < filled ? chunks : filled;
     uint32_t *ids = status == TEMPER_OK && count > 0 && count <= UINT32_MAX
@@ -61,10 +63,10 @@ temper_status eval_windows_read(const temper_engine *engine, const char *path, u
                         : NULL;
     if (status == TEMPER_OK && count == 0)
         status = error_set(err, TEMPER_BAD_ARGUMENT,
-                           "%s has %zu tokens, fewer than one window of %llu (--ctx)", path,
+                           "%s has %zu tokens, fewer than one window of %llu (--ctx)", text->path,
                            tokens.count, (unsigned long long)context);
     else if (status == TEMPER_OK && ids == NULL)
-        status = error_set(err, TEMPER_NO_MEMORY, "no memory for the windows of %s", path);
+        status = error_set(err, TEMPER_NO_MEMORY, "no memory for the windows of %s", text->path);
     if (status == TEMPER_OK) {
         memcpy(ids, tokens.ids, (size_t)(count * context) * sizeof *ids);
         for (uint64_t w = 0; w < count && info->adds_bos && info->bos >= 0; w++)
@@ -133,13 +135,17 @@ static int run(int argc, char **argv)
         return EXIT_FAILED;
     temper_error err = {0};
     temper_engine *engine = NULL;
-    eval_windows text = {0};
-    temper_status status = cli_open_engine(path, 0, &engine, &err);
+    eval_text text = {0};
+    eval_windows windows = {0};
+    temper_status status = eval_text_read(opt.text, &text, &err);
     if (status == TEMPER_OK)
-        status = eval_windows_read(engine, opt.text, opt.context, opt.chunks, &text, &err);
+        status = cli_open_engine(path, 0, &engine, &err);
     if (status == TEMPER_OK)
-        status = perplexity(engine, &text, &err);
-    free(text.ids);
+        status = eval_windows_cut(engine, &text, opt.context, opt.chunks, &windows, &err);
+    if (status == TEMPER_OK)
+        status = perplexity(engine, &windows, &err);
+    free(windows.ids);
+    free(text.bytes);
     temper_engine_close(engine);
     if (status == TEMPER_OK && cli_interrupted())
         return EXIT_INTERRUPTED;

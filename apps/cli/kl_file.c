@@ -21,6 +21,7 @@ struct kl_file {
     source *src;
     eval_windows windows;
     uint32_t vocabulary, scored; /* rows a window */
+    uint64_t hash;
 };
 
 uint64_t kl_vocabulary_hash(const temper_engine *engine)
@@ -87,10 +88,8 @@ bool kl_file_is(const char *path)
 }
 
 /* Everything of the head that can be wrong. */
-static temper_status check_head(const source *src, const head *h, const temper_engine *engine,
-                                temper_error *err)
+static temper_status check_head(const source *src, const head *h, temper_error *err)
 {
-    const uint32_t vocabulary = temper_engine_info(engine)->vocabulary;
     uint64_t ids = 0, logits = 0, all = 0;
     if (h->version != VERSION)
         return error_set(err, TEMPER_UNSUPPORTED,
@@ -105,16 +104,22 @@ static temper_status check_head(const source *src, const head *h, const temper_e
     if (src->size != all)
         return error_set(err, TEMPER_BAD_FILE, "%s: %llu bytes, its head says %llu: it is damaged",
                          src->name, (unsigned long long)src->size, (unsigned long long)all);
-    if (h->vocabulary != vocabulary)
+    return TEMPER_OK;
+}
+
+temper_status kl_file_suits(const kl_file *file, const temper_engine *engine, temper_error *err)
+{
+    const uint32_t vocabulary = temper_engine_info(engine)->vocabulary;
+    if (file->vocabulary != vocabulary)
         return error_set(err, TEMPER_BAD_ARGUMENT,
                          "%s: of a model with %u tokens, this one has %u: only models of one "
                          "vocabulary can be compared",
-                         src->name, h->vocabulary, vocabulary);
-    if (h->hash != kl_vocabulary_hash(engine))
+                         file->src->name, file->vocabulary, vocabulary);
+    if (file->hash != kl_vocabulary_hash(engine))
         return error_set(err, TEMPER_BAD_ARGUMENT,
                          "%s: of a model with other tokens: only models of one vocabulary can be "
                          "compared",
-                         src->name);
+                         file->src->name);
     return TEMPER_OK;
 }
 
@@ -134,8 +139,7 @@ static temper_status read_ids(kl_file *file, temper_error *err)
     return status;
 }
 
-temper_status kl_file_open(const char *path, const temper_engine *engine, kl_file **out,
-                           temper_error *err)
+temper_status kl_file_open(const char *path, kl_file **out, temper_error *err)
 {
     kl_file *file = calloc(1, sizeof *file);
     head h = {0};
@@ -145,9 +149,10 @@ temper_status kl_file_open(const char *path, const temper_engine *engine, kl_fil
     if (status == TEMPER_OK)
         status = source_read(file->src, sizeof magic, &h, sizeof h, err);
     if (status == TEMPER_OK)
-        status = check_head(file->src, &h, engine, err);
+        status = check_head(file->src, &h, err);
     if (status == TEMPER_OK) {
         file->vocabulary = h.vocabulary;
+        file->hash = h.hash;
         file->scored = h.context - eval_first_scored(h.context);
         file->windows = (eval_windows){.context = h.context, .count = h.windows};
         status = read_ids(file, err);

@@ -34,10 +34,12 @@ bool kl_file_is(const char *path);
 
 typedef struct kl_file kl_file;
 
-/* Opens and checks a file: its own make, of this engine's vocabulary, whole. Its windows are a view
- * as long as it is open. */
-temper_status kl_file_open(const char *path, const temper_engine *engine, kl_file **out,
-                           temper_error *err);
+/* Opens and checks a file: its own make, whole. Its windows are a view as long as it is open. */
+temper_status kl_file_open(const char *path, kl_file **out, temper_error *err);
+
+/* TEMPER_BAD_ARGUMENT for another vocabulary than the engine's. */
+temper_status kl_file_suits(const kl_file *file, const temper_engine *engine, temper_error *err);
+
 void kl_file_close(kl_file *file);
 const eval_windows *kl_file_windows(const kl_file *file);
 

@@ -184,6 +184,9 @@ static void ppl_refuses(void **state)
                    "--json");
     assert_refuses(1, "0 tokens", "eval", "ppl", TINY("q4_1"), "--text", "/dev/null");
     assert_refuses(1, "/nowhere", "eval", "ppl", TINY("q4_1"), "--text", "/nowhere", "--json");
+    /* Before the model is looked at. */
+    assert_refuses(1, "/no/text", "eval", "ppl", "/no/model", "--text", "/no/text");
+    assert_refuses(1, "/no/model", "eval", "ppl", "/no/model", "--text", text);
     assert_refuses(1, "5000", "eval", "ppl", TINY("q4_1"), "--ctx", "5000", "--text",
                    "/usr/share/common-licenses/GPL-3");
     assert_refuses(2, "--ctx is 3", "eval", "ppl", TINY("q4_1"), "--ctx", "3", "--text", text);

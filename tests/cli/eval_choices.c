@@ -213,6 +213,10 @@ static void what_does_not_fit_is_named(void **state)
         ARGS("long.jsonl:1: ", "context 4096"));
     assert_refuses(1, "holds no question", "eval", "choices", TINY("q4_1"), "--data", "/dev/null");
     assert_refuses(1, "/nowhere", "eval", "choices", TINY("q4_1"), "--data", "/nowhere");
+    /* Before the model is looked at. */
+    assert_refuses(1, "/no/data", "eval", "choices", "/no/model", "--data", "/no/data");
+    assert_refuses(1, "is not JSON", "eval", "choices", "/no/model", "--data",
+                   program_file("text.jsonl", "why?\n", 5));
     assert_refuses(2, "--data FILE", "eval", "choices", TINY("q4_1"));
 }
 

@@ -229,6 +229,14 @@ static void wrong_calls(void **state)
                    "--save", "x");
     assert_refuses(1, "/nowhere", "eval", "kl", TINY("q4_1"), "--text", GPL, "--against",
                    "/nowhere");
+    /* Before the model is looked at. */
+    assert_refuses(1, "/no/text", "eval", "kl", "/no/model", "--text", "/no/text", "--save", "x");
+    assert_refuses(1, "/no/text", "eval", "kl", "/no/model", "--text", "/no/text", "--against",
+                   "/no/reference");
+    assert_refuses(1, "/no/reference", "eval", "kl", "/no/model", "--text", GPL, "--against",
+                   "/no/reference");
+    assert_refuses(1, "/no/model", "eval", "kl", "/no/model", "--text", GPL, "--against",
+                   TINY("q4_1"));
     assert_refuses(1, "/nowhere/x.kl", "eval", "kl", TINY("q4_1"), "--text", GPL, "--save",
                    "/nowhere/x.kl", "--json");
     assert_refuses(1, "one vocabulary", "eval", "kl", TINY("q4_1"), "--text", GPL, "--ctx", "64",

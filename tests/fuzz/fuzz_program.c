@@ -43,8 +43,11 @@ static void fuzz_questions(const void *bytes, size_t size)
 
     if (size == 0)
         return;
-    opt.data = fuzz_put_file("questions.jsonl", bytes, size);
-    if (read_questions(engine, &all, &err) == TEMPER_OK) {
+    opt.data = "questions.jsonl";
+    const temper_status first = read_questions(NULL, bytes, size, &all, &err);
+    fuzz_check(all.count == 0 && (first == TEMPER_OK) == (err.text[0] == '\0'));
+    if (first == TEMPER_OK && read_questions(engine, bytes, size, &all, &err) == TEMPER_OK) {
+        fuzz_check(all.count == all.lines);
         for (size_t i = 0; i < all.count; i++) {
             const question *q = &all.rows[i];
             fuzz_check(q->count >= 2 && q->answer < q->count);
@@ -66,8 +69,10 @@ static void fuzz_saved_logits(const void *bytes, size_t size)
     const char *path = fuzz_put_file("saved.logits", bytes, size);
 
     fuzz_check(kl_file_is(path) || size < 8 || memcmp(bytes, "TEMPERKL", 8) != 0);
-    if (kl_file_open(path, engine, &file, &err) != TEMPER_OK) {
+    if (kl_file_open(path, &file, &err) != TEMPER_OK ||
+        kl_file_suits(file, engine, &err) != TEMPER_OK) {
         fuzz_check(err.text[0] != '\0');
+        kl_file_close(file);
         return;
     }
     const eval_windows *w = kl_file_windows(file);
