@@ -67,14 +67,20 @@ static void print_tuned(uint64_t rows, const temper_product *p, const check_tune
         cli_print("%s\n", shape);
     for (uint32_t i = 0; i < tuned->count; i++) {
         const check_tuned_row *r = &tuned->rows[i];
-        const bool chosen = i == 0 && r->right, before = strcmp(r->row, tuned->before) == 0;
+        const bool chosen = i == 0 && r->right;
+        const bool before = strcmp(r->row, tuned->before) == 0 && r->slices == tuned->before_slices;
+        char row[48];
+        const int length = snprintf(row, sizeof row, "%s", r->row);
+        if (r->slices > 1 && length < (int)sizeof row)
+            snprintf(row + length, sizeof row - (size_t)length, "/%u", (unsigned)r->slices);
         if (opt.json)
-            cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:b, s:b, s:b, s:b}", "name",
-                                     r->kernel, "op", "matmul", "shape", shape, "row", r->row, "us",
-                                     r->us, "error", r->error, "ok", r->right, "steady", r->steady,
-                                     "chosen", chosen, "before", before));
+            cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:b, s:b, s:b, s:b}",
+                                     "name", r->kernel, "op", "matmul", "shape", shape, "row",
+                                     r->row, "slices", (json_int_t)r->slices, "us", r->us, "error",
+                                     r->error, "ok", r->right, "steady", r->steady, "chosen",
+                                     chosen, "before", before));
         else
-            cli_print("  %s %-16s %10.2f us%s%s%s\n", chosen ? "->" : "  ", r->row, r->us,
+            cli_print("  %s %-18s %10.2f us%s%s%s\n", chosen ? "->" : "  ", row, r->us,
                       r->steady ? "" : "~", before ? "  as before" : "",
                       r->right ? "" : "  WRONG: not used");
     }

@@ -287,10 +287,11 @@ static void compare(check_context *c, const product_run *r, const float *x, cons
     }
 }
 
-static void give_scratch(check_context *c, op_products *with, const op_kernel_row *row, uint64_t n,
-                         uint64_t k, uint32_t rows)
+static void give_scratch(check_context *c, op_products *with, const op_kernel_row *row,
+                         const op_weight *w, uint32_t rows)
 {
-    const op_product_bytes bytes = op_product_scratch_bytes(c->device, row, n, k, rows);
+    const op_product_bytes bytes =
+        op_product_scratch_bytes(c->device, row, w->format, w->n, w->k, rows);
     if (bytes.scratch > 0) {
         with->scratch = check_output(c, bytes.scratch);
         with->sums = check_output(c, bytes.sums);
@@ -324,7 +325,7 @@ static void run(check_context *c, uint32_t i)
     r.weight = w.weight;
     r.x = check_input(c, x, xs * 4);
     r.y = check_input(c, start, ys * 4);
-    give_scratch(c, &r.with, r.row, p.n, p.k, p.rows);
+    give_scratch(c, &r.with, r.row, w.weight, p.rows);
     const bool time = c->time;
     c->time = false; /* accumulating again and again is timed after the comparison */
     const float *y = check_go(c, record, &r, r.y, 0, 0);
@@ -394,7 +395,7 @@ static void run_edges(check_context *c, uint32_t i)
     r.weight = w.weight;
     r.x = check_input(c, x, xs * 4);
     r.y = check_output(c, edges_start(EDGES_MOST + 1) * 4);
-    give_scratch(c, &r.with, r.row, EDGES_N, EDGES_K, EDGES_MOST);
+    give_scratch(c, &r.with, r.row, w.weight, EDGES_MOST);
     const float *y = check_go(c, record_edges, &r, r.y, 0, 0);
     ref_matmul(x, w.values, NULL, 0, EDGES_MOST, EDGES_N, EDGES_K, want);
     for (uint32_t rows = 1; y != NULL && rows <= EDGES_MOST; rows++) {
@@ -592,7 +593,7 @@ static void run_identity(check_context *c, const op_kernel_row *row_of, weight_f
     r.weight = w.weight;
     r.x = check_input(c, x, (uint64_t)k * k * 4);
     r.y = check_output(c, (uint64_t)k * HALVES_COLS * 4);
-    give_scratch(c, &r.with, r.row, HALVES_COLS, k, k);
+    give_scratch(c, &r.with, r.row, w.weight, k);
     const float *got = check_go(c, record_identity, &r, r.y, 0, 0);
     for (uint32_t n = 0; got != NULL && n < HALVES_COLS; n++) {
         for (uint32_t d = 0; d < k; d++)

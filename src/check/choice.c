@@ -125,6 +125,9 @@ static void say(gpu_device *device, const op_kernel_row *row, op_verdict verdict
     case OP_ROW_SHAPE:
         snprintf(text, size, "does not take this shape");
         break;
+    case OP_ROW_SLOWER:
+        snprintf(text, size, "takes this shape; another tile is thought faster");
+        break;
     }
 }
 
@@ -178,7 +181,7 @@ bool check_choice_at(gpu_device *device, const check_shape *s, uint32_t i, check
     else if (verdict == OP_ROW_SHAPE && row->tile != NULL && !s->half)
         snprintf(out->reason, sizeof out->reason,
                  "closed by the self-check, or by --exact: f16 operands are not allowed");
-    else if (verdict != OP_ROW_MAY)
+    else if (verdict != OP_ROW_MAY && (verdict != OP_ROW_SLOWER || us == 0))
         say(device, row, verdict, out->reason, sizeof out->reason);
     else if (us > 0)
         snprintf(out->reason, sizeof out->reason, "slower as measured, %.1f us", us);

@@ -39,18 +39,21 @@ void check_row_reason(gpu_device *device, uint32_t i, char *reason, size_t size)
 
 /* One row of matmul's table on a shape. */
 typedef struct check_tuned_row {
+    const op_kernel_row *of;
     const char *row, *kernel;
+    uint32_t slices; /* of K, of a row with a tile; else 0 */
     double us;
     double error;       /* largest difference from the table's last row over the root mean square */
     bool right, steady; /* the error is within the row's limit; the clock stayed up */
 } check_tuned_row;
 
-enum { CHECK_TUNED_ROWS = OP_CHOICE_ROWS };
+enum { CHECK_TUNED_ROWS = 40 };
 
 typedef struct check_tuned {
     check_tuned_row rows[CHECK_TUNED_ROWS]; /* the fastest first, wrong ones last */
     uint32_t count;
-    const char *before; /* the row that the table's own order gives */
+    const char *before;     /* the row that the table's own order gives, ... */
+    uint32_t before_slices; /* ... and its slices */
 } check_tuned;
 
 typedef struct check_tuner check_tuner;
@@ -64,10 +67,15 @@ void check_tuner_close(check_tuner *tuner); /* NULL is fine */
 
 /* Measures every row that may compute so many rows (a power of two) times a weight [n, k], each on
  * the same random weights (several copies in turn, so that no cache holds them), compares them, and
- * keeps the order of those that are right. format: "q4 f16 32". A row without a rival is not
- * measured: count is 0 then. */
+ * keeps the order of those that are right. A row with a tile is measured with each split of K that
+ * it takes, whichever tile is thought fastest; its best one is kept. format: "q4 f16 32". A row
+ * without a rival is not measured: count is 0 then. */
 temper_status check_tuner_measure(check_tuner *tuner, uint64_t rows, uint64_t n, uint64_t k,
                                   const char *format, check_tuned *out, error *err);
+
+/* Tests only: a row that is measured besides those of the table. */
+void check_tuner_offer(check_tuner *tuner, const op_kernel_row *row);
+const op_choices *check_tuner_choices(const check_tuner *tuner);
 
 /* How many choices there are, old ones too, and their place in the folder. */
 uint32_t check_tuner_count(const check_tuner *tuner);

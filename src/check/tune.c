@@ -32,7 +32,15 @@ struct check_tuner {
     bool exact;
     check_timer *timer;
     op_choices *choices;
+    const op_kernel_row *offered[OP_TILES];
+    uint32_t offered_count;
 };
+
+/* What is measured: a row, and into how many slices it splits K; 0 for one without a tile. */
+typedef struct candidate {
+    const op_kernel_row *row;
+    uint32_t slices;
+} candidate;
 
 /* One shape. */
 typedef struct tuning {
@@ -185,8 +193,8 @@ static void record(gpu_recorder *rec, void *user)
                       (uint32_t)s->rows, 0, s->n, OP_WRITE, &with);
 }
 
-/* Makes op_choose take the row, and the scratch that it wants. */
-static temper_status plant(tuning *t, const op_kernel_row *row, error *err)
+/* Makes op_choose take the row with its slices, and the scratch that it wants. */
+static temper_status plant(tuning *t, const candidate *one_of, error *err)
 {
     const check_shape *s = t->shape;
     op_choice choice = {.table = &op_table_matmul,
@@ -196,14 +204,15 @@ static temper_status plant(tuning *t, const op_kernel_row *row, error *err)
                         .rows = op_rows_class(s->rows),
                         .count = 1};
     op_choices *one = op_choices_new();
-    choice.order[0].row = row;
+    choice.order[0].row = one_of->row;
+    choice.order[0].slices = one_of->slices;
     if (one == NULL || !op_choices_add(one, &choice)) {
         op_choices_free(one);
         return error_set(err, TEMPER_NO_MEMORY, "no memory for a choice");
     }
     op_choices_use(t->device, one);
     close_scratch(t);
-    if (row->tile == NULL)
+    if (one_of->row->tile == NULL)
         return TEMPER_OK;
     const op_product_bytes bytes =
         op_matmul_scratch_bytes(t->device, s->format, s->n, s->k, (uint32_t)s->rows);
@@ -215,10 +224,10 @@ static temper_status plant(tuning *t, const op_kernel_row *row, error *err)
     return status;
 }
 
-static temper_status compute(tuning *t, const op_kernel_row *row, float *out, error *err)
+static temper_status compute(tuning *t, const candidate *one, float *out, error *err)
 {
     gpu_ticket ticket = {0};
-    temper_status status = plant(t, row, err);
+    temper_status status = plant(t, one, err);
     if (status != TEMPER_OK)
         return status;
     gpu_recorder *rec = gpu_record_begin(t->device);
@@ -243,18 +252,21 @@ static double difference(const float *got, const float *want, uint64_t count)
     return worst / sqrt(squares / (double)count);
 }
 
-static temper_status measure_row(tuning *t, check_timer *timer, const op_kernel_row *row,
+static temper_status measure_row(tuning *t, check_timer *timer, const candidate *one,
                                  check_tuned_row *out, error *err)
 {
+    const op_kernel_row *row = one->row;
     check_time time;
-    temper_status status = compute(t, row, t->got, err);
+    temper_status status = compute(t, one, t->got, err);
     if (status == TEMPER_OK)
         status = check_timer_measure(timer, record, t, &time, err);
     if (status != TEMPER_OK)
         return status;
     *out = (check_tuned_row){
+        .of = row,
         .row = row->name,
         .kernel = row->kernel->name,
+        .slices = one->slices,
         .us = time.median * 1e6,
         .error = difference(t->got, t->want, t->shape->rows * t->shape->n),
         .steady = time.steady,
@@ -273,14 +285,15 @@ static int fastest_first(const void *a, const void *b)
     return (x->us > y->us) - (x->us < y->us);
 }
 
-static const op_kernel_row *row_named(const char *name)
+static bool has_row(const op_choice *choice, const op_kernel_row *row)
 {
-    uint32_t i = 0;
-    while (strcmp(op_table_matmul.rows[i].name, name) != 0)
-        i++;
-    return &op_table_matmul.rows[i];
+    for (uint32_t i = 0; i < choice->count; i++)
+        if (choice->order[i].row == row)
+            return true;
+    return false;
 }
 
+/* Of a row that was measured with several splits the fastest one stays. */
 static bool keep_order(const check_shape *s, const check_tuned *tuned, op_choices *choices)
 {
     op_choice choice = {.table = &op_table_matmul,
@@ -289,47 +302,80 @@ static bool keep_order(const check_shape *s, const check_tuned *tuned, op_choice
                         .format = s->format,
                         .rows = op_rows_class(s->rows)};
     for (uint32_t i = 0; i < tuned->count && tuned->rows[i].right; i++) {
-        choice.order[choice.count].row = row_named(tuned->rows[i].row);
-        choice.order[choice.count++].us = tuned->rows[i].us;
+        const check_tuned_row *r = &tuned->rows[i];
+        if (choice.count == OP_CHOICE_ROWS || has_row(&choice, r->of))
+            continue;
+        choice.order[choice.count].row = r->of;
+        choice.order[choice.count].slices = r->slices;
+        choice.order[choice.count++].us = r->us;
     }
     return choice.count == 0 || op_choices_add(choices, &choice);
 }
 
+typedef struct candidates {
+    candidate list[CHECK_TUNED_ROWS];
+    uint32_t count;
+    candidate before; /* what the table's own order gives */
+} candidates;
+
+/* Adds the row where it may compute the shape, with every split of K that it takes. */
+static void add_row(candidates *all, gpu_device *device, const op_kernel_row *row,
+                    const op_shape *shape)
+{
+    enum { MOST_SLICES = 8, LEFT = 1 }; /* room for the table's last row */
+    const op_verdict verdict = op_row_verdict(device, row, shape);
+    if (verdict != OP_ROW_MAY && verdict != OP_ROW_SLOWER)
+        return;
+    const uint32_t most = row->tile != NULL ? MOST_SLICES : 1;
+    if (verdict == OP_ROW_MAY && all->before.row == NULL)
+        all->before = (candidate){
+            row,
+            row->tile == NULL ? 0 : op_tile_slices(row->tile, shape->rows, shape->n, shape->k)};
+    for (uint32_t slices = 1; slices <= most; slices *= 2)
+        if (all->count + LEFT < CHECK_TUNED_ROWS &&
+            (row->tile == NULL || op_tile_takes_slices(row->tile, shape->rows, shape->k, slices)))
+            all->list[all->count++] = (candidate){row, row->tile == NULL ? 0 : slices};
+}
+
 /* The rows that may compute the shape, in the table's order: the last one always may. */
-static uint32_t rows_that_may(gpu_device *device, const check_shape *s,
-                              const op_kernel_row *may[OP_CHOICE_ROWS])
+static candidates rows_that_may(const check_tuner *tuner, const check_shape *s)
 {
     const op_table *table = &op_table_matmul;
-    const op_shape shape = {.rows = s->rows,
-                            .n = s->n,
-                            .k = s->k,
-                            .format = s->format,
-                            .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
-                            .fixed = s->fixed,
-                            .scratch = true,
-                            .half = s->half};
-    uint32_t count = 0;
-    for (uint32_t i = 0; i + 1 < table->count && count + 1 < OP_CHOICE_ROWS; i++)
-        if (op_row_verdict(device, &table->rows[i], &shape) == OP_ROW_MAY)
-            may[count++] = &table->rows[i];
-    may[count++] = &table->rows[table->count - 1];
-    return count;
+    const gpu_limits *limits = gpu_device_limits(tuner->device);
+    op_shape shape = {.rows = s->rows,
+                      .n = s->n,
+                      .k = s->k,
+                      .format = s->format,
+                      .workgroup_memory = limits->max_workgroup_memory,
+                      .fixed = s->fixed,
+                      .scratch = true,
+                      .half = s->half};
+    shape.tile = op_tile_best(&shape);
+    candidates all = {.count = 0};
+    for (uint32_t i = 0; i + 1 < table->count; i++)
+        add_row(&all, tuner->device, &table->rows[i], &shape);
+    const candidate last = {&table->rows[table->count - 1], 0};
+    if (all.before.row == NULL)
+        all.before = last;
+    for (uint32_t i = 0; i < tuner->offered_count; i++)
+        add_row(&all, tuner->device, tuner->offered[i], &shape);
+    all.list[all.count++] = last;
+    return all;
 }
 
 static temper_status measure_rows(check_tuner *tuner, const check_shape *s, check_tuned *out,
                                   error *err)
 {
-    const op_kernel_row *may[OP_CHOICE_ROWS] = {NULL};
-    const uint32_t count = rows_that_may(tuner->device, s, may);
-    *out = (check_tuned){.before = may[0]->name};
-    if (count == 1)
+    const candidates all = rows_that_may(tuner, s);
+    *out = (check_tuned){.before = all.before.row->name, .before_slices = all.before.slices};
+    if (all.count == 1)
         return TEMPER_OK;
     tuning t = {.device = tuner->device, .shape = s};
     temper_status status = open_tuning(&t, err);
     if (status == TEMPER_OK)
-        status = compute(&t, may[count - 1], t.want, err);
-    for (uint32_t i = 0; status == TEMPER_OK && i < count; i++)
-        status = measure_row(&t, tuner->timer, may[i], &out->rows[out->count++], err);
+        status = compute(&t, &all.list[all.count - 1], t.want, err);
+    for (uint32_t i = 0; status == TEMPER_OK && i < all.count; i++)
+        status = measure_row(&t, tuner->timer, &all.list[i], &out->rows[out->count++], err);
     close_tuning(&t);
     if (status != TEMPER_OK)
         return status;
@@ -397,6 +443,17 @@ void check_tuner_close(check_tuner *tuner)
     gpu_device_release(tuner->device);
     mem_free(tuner->folder);
     mem_free(tuner);
+}
+
+void check_tuner_offer(check_tuner *tuner, const op_kernel_row *row)
+{
+    assert(tuner->offered_count < OP_TILES);
+    tuner->offered[tuner->offered_count++] = row;
+}
+
+const op_choices *check_tuner_choices(const check_tuner *tuner)
+{
+    return tuner->choices;
 }
 
 uint32_t check_tuner_count(const check_tuner *tuner)

@@ -239,13 +239,17 @@ void op_choices_print(const op_choices *choices, strbuf *out)
         strbuf_printf(out, "%s %" PRIu32 " %" PRIu64 " %" PRIu64 " ", c->table->op, c->rows, c->n,
                       c->k);
         op_format_print(c->format, out);
-        for (uint32_t r = 0; r < c->count; r++)
-            strbuf_printf(out, " %s=%.3f", c->order[r].row->name, c->order[r].us);
+        for (uint32_t r = 0; r < c->count; r++) {
+            strbuf_printf(out, " %s", c->order[r].row->name);
+            if (c->order[r].slices > 0)
+                strbuf_printf(out, "/%" PRIu32, c->order[r].slices);
+            strbuf_printf(out, "=%.3f", c->order[r].us);
+        }
         strbuf_putc(out, '\n');
     }
 }
 
-enum { LINE_BYTES = 2048, WORDS = 7 + OP_CHOICE_ROWS };
+enum { LINE_BYTES = 2048, WORDS = 7 + OP_CHOICE_ROWS, MOST_SLICES = 1024 };
 
 /* Cuts a line at its blanks; 0 when there are too many words or two blanks in a row. */
 static uint32_t split(char *line, char *words[WORDS])
@@ -269,7 +273,13 @@ static bool parse_row(char *word, op_choice *c)
     if (equals == NULL || equals[1] < '0' || equals[1] > '9')
         return false;
     *equals = '\0';
-    char *end = NULL;
+    uint64_t slices = 0;
+    char *slash = strchr(word, '/'), *end = NULL;
+    if (slash != NULL) {
+        *slash = '\0';
+        if (!parse_count(slash + 1, MOST_SLICES, &slices) || slices == 0)
+            return false;
+    }
     const double us = strtod(equals + 1, &end);
     if (*end != '\0' || !isfinite(us))
         return false;
@@ -277,10 +287,13 @@ static bool parse_row(char *word, op_choice *c)
         const op_kernel_row *row = &c->table->rows[i];
         if (strcmp(row->name, word) != 0)
             continue;
+        if (slices > 0 && row->tile == NULL)
+            return false;
         for (uint32_t k = 0; k < c->count; k++)
             if (c->order[k].row == row)
                 return false;
         c->order[c->count].row = row;
+        c->order[c->count].slices = (uint32_t)slices;
         c->order[c->count++].us = us;
         return true;
     }

@@ -8,8 +8,8 @@
  *
  * As text a choice is a line
  *
- *     TABLE ROWS N K LAYOUT SCALE GROUP ROW=MICROSECONDS ROW=MICROSECONDS ...
- *     matmul 512 8192 2048 q4 f16 32 half_matrix=64.7 steel=310.2 register_tile=1011.3
+ *     TABLE ROWS N K LAYOUT SCALE GROUP ROW=MICROSECONDS ROW/SLICES=MICROSECONDS ...
+ *     matmul 16 2048 8192 q4 f16 32 matrix_16/4=11.9 matrix_32/2=14.7 register_tile=411.3
  *
  * under a first line "kernels HASH" of the rows' own kernels: after a change of one of them the
  * choices say nothing any more.
@@ -30,6 +30,7 @@ typedef struct op_choice {
     uint32_t count; /* at least 1 */
     struct {
         const op_kernel_row *row;
+        uint32_t slices; /* of K, for a row with a tile; 0: as the row has it */
         double us;
     } order[OP_CHOICE_ROWS];
 } op_choice;

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "kernels/kernels.gen.h"
+#include "op/choices.h"
 #include "op/op.h"
 #include "op/rows.h"
 
@@ -126,13 +127,18 @@ bool op_tile_takes_k(const op_tile *t, uint64_t k)
     return k % (t->units == 1 ? 32 : 32ull * t->units * t->teams) == 0;
 }
 
+bool op_tile_takes_slices(const op_tile *t, uint64_t rows, uint64_t k, uint32_t slices)
+{
+    return slices == 1 ||
+           (slices > 1 && slices <= MOST_SLICES && t->units == 1 &&
+            rows <= (uint64_t)BAND * op_tile_rows(t) && k / 32 / slices >= LEAST_SHARE);
+}
+
 uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k)
 {
     uint32_t best = 1;
-    if (t->units > 1 || rows > (uint64_t)BAND * op_tile_rows(t))
-        return best;
     for (uint32_t slices = 2; slices <= MOST_SLICES; slices *= 2)
-        if (k / 32 / slices >= LEAST_SHARE &&
+        if (op_tile_takes_slices(t, rows, k, slices) &&
             tile_us(t, rows, n, k, slices) < tile_us(t, rows, n, k, best))
             best = slices;
     return best;
@@ -160,6 +166,29 @@ static bool half_takes(const op_shape *shape)
 {
     return shape->scratch && shape->half && shape->rows >= 2 && shape->n >= LEAST_COLS &&
            shape->k % 32 == 0 && shape->k <= MOST_K;
+}
+
+bool op_tile_takes(const op_tile *t, const op_shape *shape)
+{
+    return half_takes(shape) && op_tile_takes_k(t, shape->k) &&
+           op_tile_memory(t) <= shape->workgroup_memory;
+}
+
+uint32_t op_row_slices(gpu_device *device, const op_kernel_row *row, weight_format format,
+                       uint64_t rows, uint64_t n, uint64_t k)
+{
+    const op_shape shape = {.rows = rows, .n = n, .k = k, .format = format};
+    const op_choice *choice = op_choices_find(op_choices_of(device), &op_table_matmul, &shape);
+    for (uint32_t i = 0; choice != NULL && i < choice->count; i++)
+        if (choice->order[i].row == row &&
+            op_tile_takes_slices(row->tile, rows, k, choice->order[i].slices))
+            return choice->order[i].slices;
+    return op_tile_slices(row->tile, rows, n, k);
+}
+
+uint64_t op_next_class(uint64_t rows)
+{
+    return rows < ROWS_UNIT ? op_rows_class(rows + 1) : (rows / ROWS_UNIT + 1) * ROWS_UNIT;
 }
 
 const op_tile *op_tile_best(const op_shape *shape)
@@ -204,9 +233,12 @@ uint32_t op_next_rows(uint32_t count, uint32_t rows)
 {
     if (count >= rows)
         return 0;
-    /* Above 256 rows there are no choices but among tiles of 64 and more. */
-    const uint32_t unit = count < MOST_SINGLE_ROWS ? 1 : count < 256 ? ROWS_UNIT : 64;
-    return (uint32_t)min_u64((count / unit + 1) * unit, rows);
+    /* Above 256 rows there are no choices but among tiles of 64 and more, or those of a device's
+     * own for powers of two. */
+    const uint64_t next = count < MOST_SINGLE_ROWS ? count + 1
+                          : count < 256            ? op_next_class(count)
+                                                   : (count / 64 + 1) * 64;
+    return (uint32_t)min_u64(next, rows);
 }
 
 bool op_single_rows_fit(const op_shape *shape)

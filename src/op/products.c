@@ -63,8 +63,9 @@ static uint64_t pitch_of(uint64_t cols)
     return ceil_div(cols, 4) * 4;
 }
 
-op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row, uint64_t n,
-                                          uint64_t k, uint32_t rows)
+op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
+                                          weight_format format, uint64_t n, uint64_t k,
+                                          uint32_t rows)
 {
     if (row->tile == NULL)
         return (op_product_bytes){0, 0};
@@ -72,10 +73,11 @@ op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_ro
     rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
     /* At least a column of tiles at a time, for results that do not lie in y as they should. */
     uint64_t sums = (uint64_t)rows * WIDEST_TILE * 4;
-    for (uint64_t r = ROWS_UNIT; r < (uint64_t)rows + ROWS_UNIT; r += ROWS_UNIT) {
-        const uint64_t slices = op_tile_slices(row->tile, r, n, k);
-        const uint64_t least = min_u64(r, rows) * slices * WIDEST_TILE * 4;
-        const uint64_t all = slices > 1 ? min_u64(r, rows) * slices * pitch_of(n) * 4 : 0;
+    for (uint64_t last = 0, next = 2; last < rows; next = op_next_class(next)) {
+        last = min_u64(next, rows);
+        const uint64_t slices = op_row_slices(device, row, format, last, n, k);
+        const uint64_t least = last * slices * WIDEST_TILE * 4;
+        const uint64_t all = slices > 1 ? last * slices * pitch_of(n) * 4 : 0;
         sums = max_u64(sums, max_u64(least, min_u64(all, most)));
     }
     return (op_product_bytes){SCALES_BYTES + halves_bytes(rows, k), sums};
@@ -92,14 +94,14 @@ op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format forma
                       .scratch = true,
                       .half = true};
     rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
-    for (uint64_t r = ROWS_UNIT; rows >= 2 && r < (uint64_t)rows + ROWS_UNIT; r += ROWS_UNIT) {
-        shape.rows = min_u64(r, rows);
+    for (uint64_t next = 2; rows >= 2 && shape.rows < rows; next = op_next_class(next)) {
+        shape.rows = min_u64(next, rows);
         shape.tile = op_tile_best(&shape);
         const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
         if (row->tile == NULL)
             continue;
         const op_product_bytes own =
-            op_product_scratch_bytes(device, row, n, k, (uint32_t)shape.rows);
+            op_product_scratch_bytes(device, row, format, n, k, (uint32_t)shape.rows);
         bytes.scratch = max_u64(bytes.scratch, own.scratch);
         bytes.sums = max_u64(bytes.sums, own.sums);
     }
@@ -118,6 +120,12 @@ typedef struct product {
     uint64_t column, width; /* where the first column goes, and how wide y is */
     op_mode mode;
 } product;
+
+static uint32_t slices_of(const product *p)
+{
+    return op_row_slices(gpu_recorder_device(p->rec), p->row, p->weight->format, p->rows,
+                         p->weight->n, p->weight->k);
+}
 
 static gpu_view scales_view(gpu_view scratch)
 {
@@ -269,7 +277,7 @@ static void join(const product *p, gpu_pipeline *pipeline, const op_weight_part 
 static void multiply_part(const product *p, const op_weight_part *part)
 {
     const uint64_t tile = op_tile_cols(p->row->tile), to = p->column + part->row0;
-    const uint32_t slices = op_tile_slices(p->row->tile, p->rows, p->weight->n, p->weight->k);
+    const uint32_t slices = slices_of(p);
     /* Asked for each time: which way it goes may depend on the number of rows. */
     gpu_pipeline *joining = kernel_product_join_get(
         gpu_recorder_device(p->rec), &(struct kernel_product_join_options){.lanes = JOIN_LANES});
@@ -293,7 +301,7 @@ static void record_half(product *p, const op_prologue *before)
 {
     const op_tile *t = p->row->tile;
     const uint64_t k = p->weight->k, least = (uint64_t)p->rows * op_tile_cols(t) * 4;
-    const uint32_t slices = op_tile_slices(t, p->rows, p->weight->n, k);
+    const uint32_t slices = slices_of(p);
     p->x_rows = ceil_div_u32(p->rows, op_tile_rows(t)) * op_tile_rows(t);
     if (!op_check_view(p->rec, "matmul", "scratch", p->with->scratch,
                        SCALES_BYTES + p->x_rows * k * 2) ||

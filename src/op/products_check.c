@@ -83,7 +83,8 @@ static temper_status trial_open(trial *t, gpu_device *device, const op_kernel_ro
                                 float scale, error *err)
 {
     const uint64_t y_bytes = (uint64_t)CHECK_ROWS * CHECK_COLS * 4;
-    const op_product_bytes bytes = op_product_scratch_bytes(device, row, CHECK_COLS, k, CHECK_ROWS);
+    const op_product_bytes bytes =
+        op_product_scratch_bytes(device, row, check_format, CHECK_COLS, k, CHECK_ROWS);
     const struct {
         gpu_buffer **buffer;
         uint64_t size;

@@ -48,7 +48,9 @@ op_verdict op_row_verdict(gpu_device *device, const op_kernel_row *row, const op
         return verdict;
     if (row->gpu_only && op_device_is_software(device))
         return OP_ROW_SOFTWARE;
-    return shape == NULL || row->fits == NULL || row->fits(shape) ? OP_ROW_MAY : OP_ROW_SHAPE;
+    if (shape == NULL || row->fits == NULL || row->fits(shape))
+        return OP_ROW_MAY;
+    return row->tile != NULL && op_tile_takes(row->tile, shape) ? OP_ROW_SLOWER : OP_ROW_SHAPE;
 }
 
 static const char *preferred;
@@ -85,9 +87,11 @@ const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const 
     if (preferred != NULL)
         return preferred_row(device, table, shape);
     const op_choice *choice = op_choices_find(op_choices_of(device), table, shape);
-    for (uint32_t i = 0; choice != NULL && i < choice->count; i++)
-        if (op_row_verdict(device, choice->order[i].row, shape) == OP_ROW_MAY)
+    for (uint32_t i = 0; choice != NULL && i < choice->count; i++) {
+        const op_verdict verdict = op_row_verdict(device, choice->order[i].row, shape);
+        if (verdict == OP_ROW_MAY || verdict == OP_ROW_SLOWER)
             return choice->order[i].row;
+    }
     for (uint32_t i = 0; i + 1 < table->count; i++)
         if (op_row_verdict(device, &table->rows[i], shape) == OP_ROW_MAY)
             return &table->rows[i];

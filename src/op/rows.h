@@ -67,8 +67,8 @@ extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_tab
 /* All tables, in the order of a step; NULL at the end. */
 extern const op_table *const op_tables[];
 
-/* The row that computes the shape: of those that may, the first of the device's choices
- * (choices.h), else the first of the table. */
+/* The row that computes the shape: the first of the device's choices (choices.h) that may, or that
+ * only another tile keeps from it; else the first of the table that may. */
 const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape);
 
 /* Whether a row may compute a shape on a device, or the first reason why not. */
@@ -81,6 +81,7 @@ typedef enum op_verdict {
     OP_ROW_DEVICE,        /* runs() */
     OP_ROW_SOFTWARE,      /* gpu_only */
     OP_ROW_SHAPE,         /* fits() */
+    OP_ROW_SLOWER,        /* fits(), only because another tile is thought faster */
 } op_verdict;
 
 /* shape NULL: whatever it is. */
@@ -265,8 +266,18 @@ uint32_t op_tile_memory(const op_tile *t); /* bytes of workgroup memory */
 /* Whether it divides K as it must. */
 bool op_tile_takes_k(const op_tile *t, uint64_t k);
 
+/* Whether the tile can compute the shape, and be it slowly. */
+bool op_tile_takes(const op_tile *t, const op_shape *shape);
+
+/* Whether K may be split into so many slices. */
+bool op_tile_takes_slices(const op_tile *t, uint64_t rows, uint64_t k, uint32_t slices);
+
 /* Into how many slices K is split where so few tiles would leave most of a device idle; 1: not. */
 uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k);
+
+/* The same of a row with a tile on a device: as measured there, where it was. */
+uint32_t op_row_slices(gpu_device *device, const op_kernel_row *row, weight_format format,
+                       uint64_t rows, uint64_t n, uint64_t k);
 
 /* The fastest tile for the shape, whose own tile is not looked at; NULL where none takes it. */
 const op_tile *op_tile_best(const op_shape *shape);
@@ -296,8 +307,13 @@ void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_ro
 
 /* Its scratch. The inputs lie there in f16: OP_PRODUCT_ROWS scales in f32, then [K / 32][x_rows]
  * [32] halves. */
-op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row, uint64_t n,
-                                          uint64_t k, uint32_t rows);
+op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
+                                          weight_format format, uint64_t n, uint64_t k,
+                                          uint32_t rows);
+
+/* The next number of rows, from 2 on, for which another choice may be made: classes of rows
+ * (choices.h) and sixteens begin there. */
+uint64_t op_next_class(uint64_t rows);
 void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_view x,
                              uint32_t rows, uint32_t x_rows, uint64_t k, gpu_view scratch);
 

@@ -11,6 +11,7 @@
 
 #include "check/check.h"
 #include "check/choice.h"
+#include "check/plain_matrix.h"
 #include "gpu/notes.h"
 #include "gpu/pool.h"
 #include "kernels/kernels.gen.h"
@@ -465,6 +466,159 @@ static void a_choice_reorders_what_may(void **state)
     assert_ptr_equal(op_choose(device, table, &one_row_of_q4), usual);
 }
 
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* Sixteen rows of a product with a tall weight, as a device with matrix units is asked for it. */
+static op_shape tiled_shape(void)
+{
+    op_shape shape = {.rows = 16,
+                      .n = 64,
+                      .k = 2048,
+                      .format = {LAYOUT_Q4, SCALE_F16, 32},
+                      .workgroup_memory = 1 << 16,
+                      .scratch = true,
+                      .half = true};
+    shape.tile = op_tile_best(&shape);
+    return shape;
+}
+
+/* Rows as those of matmul's table, with kernels that run without matrix units. */
+static op_kernel_row tile_row(int tile, bool (*fits)(const op_shape *shape))
+{
+    op_kernel_row row = *check_plain_row(tile, false);
+    row.tile = &op_tiles[tile];
+    row.fits = fits;
+    return row;
+}
+
+/* The cost model takes one tile; a choice another one, under the same verdict. */
+static void a_choice_takes_another_tile(void **state)
+{
+    (void)state;
+    const op_kernel_row last = op_table_matmul.rows[op_table_matmul.count - 1];
+    const op_kernel_row rows[] = {tile_row(OP_TILE_32, op_tile_fits_32),
+                                  tile_row(OP_TILE_16, op_tile_fits_16),
+                                  tile_row(OP_TILE_16_DEEP, op_tile_fits_16_deep), last};
+    const op_table table = {"matmul", rows, COUNT(rows)};
+    op_shape shape = tiled_shape();
+    const op_kernel_row *usual = op_choose(device, &table, &shape);
+    assert_ptr_equal(usual->tile, shape.tile);
+    for (uint32_t i = 0; i + 1 < COUNT(rows); i++) {
+        const op_verdict wanted = &rows[i] == usual ? OP_ROW_MAY : OP_ROW_SLOWER;
+        op_choice choice = choice_for(&shape);
+        choice.table = &table;
+        choice.order[0].row = &rows[i];
+        choice.count = 1;
+        use(device, &choice);
+        assert_int_equal(op_row_verdict(device, &rows[i], &shape), wanted);
+        assert_ptr_equal(op_choose(device, &table, &shape), &rows[i]);
+        /* What no tile takes: f16 operands that the self-check closed, no room, too little memory
+         * of a workgroup, an odd K, and a K that this tile does not divide. */
+        const op_shape others[] = {
+            {.rows = 16, .n = 64, .k = 2048, .workgroup_memory = 1 << 16, .scratch = true},
+            {.rows = 16, .n = 64, .k = 2048, .workgroup_memory = 1 << 16, .half = true},
+            {.rows = 16, .n = 64, .k = 2048, .scratch = true, .half = true},
+            {.rows = 16,
+             .n = 64,
+             .k = 2040,
+             .workgroup_memory = 1 << 16,
+             .scratch = true,
+             .half = true},
+        };
+        for (uint32_t o = 0; o < COUNT(others); o++) {
+            op_shape other = others[o];
+            other.format = shape.format;
+            other.tile = op_tile_best(&other);
+            choice.k = other.k;
+            use(device, &choice);
+            assert_int_equal(op_row_verdict(device, &rows[i], &other), OP_ROW_SHAPE);
+            assert_ptr_equal(op_choose(device, &table, &other), &rows[3]);
+        }
+    }
+    shape.k = 2048 + 32;
+    shape.tile = op_tile_best(&shape);
+    assert_int_equal(op_row_verdict(device, &rows[2], &shape), OP_ROW_SHAPE);
+    op_choices_use(device, NULL);
+}
+
+/* A split that was measured is taken where the tile allows it, and there is scratch for it. */
+static void a_choice_splits_k(void **state)
+{
+    (void)state;
+    const op_kernel_row *row = check_plain_row(OP_TILE_16, false);
+    const op_kernel_row *deep = check_plain_row(OP_TILE_16_DEEP, false);
+    const op_shape shape = tiled_shape();
+    const weight_format f = shape.format;
+    const uint32_t usual = op_row_slices(device, row, f, 16, 64, 2048);
+    const uint64_t sums = op_product_scratch_bytes(device, row, f, 64, 2048, 16).sums;
+    static const uint32_t slices[][2] = {{1, 1}, {2, 2}, {4, 4}, {8, 0}, {0, 0}, {1024, 0}};
+    assert_int_equal(usual, op_tile_slices(row->tile, 16, 64, 2048));
+    for (uint32_t i = 0; i < COUNT(slices); i++) {
+        const uint32_t wanted = slices[i][1] > 0 ? slices[i][1] : usual;
+        op_choice choice = choice_for(&shape);
+        choice.order[0].row = row;
+        choice.order[0].slices = slices[i][0];
+        choice.order[1].row = deep;
+        choice.order[1].slices = 2; /* which this tile never does */
+        choice.count = 2;
+        use(device, &choice);
+        assert_int_equal(op_row_slices(device, row, f, 16, 64, 2048), wanted);
+        assert_int_equal(op_row_slices(device, row, f, 9, 64, 2048), wanted);
+        assert_int_equal(op_row_slices(device, deep, f, 16, 64, 2048), 1);
+        assert_int_equal(op_row_slices(device, row, f, 16, 64, 4096),
+                         op_tile_slices(row->tile, 16, 64, 4096));
+        const uint64_t own = op_product_scratch_bytes(device, row, f, 64, 2048, 16).sums;
+        assert_true(own >= (uint64_t)16 * wanted * 128 * 4 && (wanted != usual || own == sums));
+        /* A class of few rows counts too, where more rows need less. */
+        choice.rows = 8;
+        use(device, &choice);
+        const op_product_bytes few = op_product_scratch_bytes(device, row, f, 64, 2048, 16);
+        assert_true(few.sums >= (uint64_t)8 * wanted * 128 * 4);
+    }
+    op_choices_use(device, NULL);
+}
+
+/* Every tile that is there, each split of K: the same product, and the fastest stays. */
+static void a_tuner_measures_tiles(void **state)
+{
+    (void)state;
+    check_tuner *tuner = NULL;
+    check_tuned tuned;
+    uint32_t splits = 0, deep = 0;
+    const op_kernel_row *row = check_plain_row(OP_TILE_16, false);
+    const bool runs = op_row_runs(device, row); /* f16 in shaders */
+    forget_note(device, "choices");
+    assert_ok(check_tuner_open(device, folder, false, &tuner, err));
+    check_tuner_offer(tuner, row);
+    check_tuner_offer(tuner, check_plain_row(OP_TILE_16_DEEP, false));
+    assert_ok(check_tuner_measure(tuner, 16, 64, 2048, "q4 f16 32", &tuned, err));
+    for (uint32_t i = 0; i < tuned.count; i++) {
+        const check_tuned_row *r = &tuned.rows[i];
+        if (!r->right)
+            fail_msg("%s in %u slices is off by %g", r->row, r->slices, r->error);
+        assert_true(r->us > 0 && (r->slices > 0) == (r->of->tile != NULL));
+        splits += r->of == row ? 1u << r->slices : 0;
+        deep += r->of != row && r->slices == 1;
+    }
+    assert_int_equal(splits, runs ? 1 << 1 | 1 << 2 | 1 << 4 : 0); /* each once */
+    assert_int_equal(deep, runs);
+
+    assert_int_equal(check_tuner_count(tuner), tuned.count > 0);
+    const op_choice none = {.count = 0};
+    const op_choice *kept = tuned.count > 0 ? op_choices_at(check_tuner_choices(tuner), 0) : &none;
+    assert_true(kept->order[0].row == tuned.rows[0].of &&
+                kept->order[0].slices == tuned.rows[0].slices);
+    for (uint32_t i = 0; i < kept->count; i++) {
+        double least = INFINITY;
+        for (uint32_t r = 0; r < tuned.count; r++)
+            least = tuned.rows[r].of == kept->order[i].row ? fmin(least, tuned.rows[r].us) : least;
+        assert_true(kept->order[i].us == least);
+        for (uint32_t other = 0; other < i; other++)
+            assert_ptr_not_equal(kept->order[other].row, kept->order[i].row);
+    }
+    check_tuner_close(tuner);
+}
+
 static void a_tuner_keeps_what_it_measured(void **state)
 {
     (void)state;
@@ -551,6 +705,9 @@ int main(void)
         cmocka_unit_test(the_peak_is_measured_once),
         cmocka_unit_test(a_small_device_has_no_peak),
         cmocka_unit_test(a_choice_reorders_what_may),
+        cmocka_unit_test(a_choice_takes_another_tile),
+        cmocka_unit_test(a_choice_splits_k),
+        cmocka_unit_test(a_tuner_measures_tiles),
         cmocka_unit_test(a_tuner_keeps_what_it_measured),
         cmocka_unit_test(a_pool_is_filled_or_says_why_not),
     };

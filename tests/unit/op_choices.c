@@ -83,18 +83,35 @@ static void the_choice_of_a_shape_is_found(void **state)
     op_choices_free(choices);
 }
 
+static const op_kernel_row *row_with_a_tile(void)
+{
+    const op_kernel_row *row = op_table_matmul.rows;
+    while (strcmp(row->name, "matrix_32") != 0)
+        row++;
+    return row;
+}
+
 static void choices_survive_their_text(void **state)
 {
     (void)state;
     op_choices *choices = some(), *again = NULL;
     strbuf text = {0}, twice = {0};
     error err = {0};
+    op_choice split = choice_of(64, 2048, 16, 0, 1);
+    split.order[1].row = row_with_a_tile();
+    split.order[1].slices = 4;
+    assert_true(op_choices_add(choices, &split));
     op_choices_print(choices, &text);
     assert_int_equal(op_choices_parse(strbuf_text(&text), text.length, &again, &err), TEMPER_OK);
     op_choices_print(again, &twice);
     assert_string_equal(strbuf_text(&text), strbuf_text(&twice));
-    assert_int_equal(op_choices_count(again), 4);
+    assert_int_equal(op_choices_count(again), 5);
     assert_ptr_equal(first_of(again, 512, 8192, 2048), &op_table_matmul.rows[2]);
+    const op_shape shape = {.rows = 16, .n = 64, .k = 2048, .format = q4};
+    const op_choice *found = op_choices_find(again, &op_table_matmul, &shape);
+    assert_int_equal(found->order[0].slices, 0);
+    assert_int_equal(found->order[1].slices, 4);
+    assert_non_null(strstr(strbuf_text(&text), " matrix_32/4=310.250"));
     assert_non_null(strstr(strbuf_text(&text), "matmul 512 8192 2048 q4 f16 32 "));
     assert_non_null(strstr(strbuf_text(&text), "=64.700 "));
     op_choices_free(choices);
@@ -165,6 +182,14 @@ static void wrong_lines_are_named(void **state)
         "matmul 512 8192 2048 q7 f16 32 %s=1",
         "matmul 512 8192 2048 q4 f17 32 %s=1",
         "matmul 512 8192 2048 q4 f16 32.5 %s=1",
+        "matmul 512 8192 2048 q4 f16 32 %s/2=1", /* has no tile */
+        "matmul 512 8192 2048 q4 f16 32 matrix_32/=1",
+        "matmul 512 8192 2048 q4 f16 32 matrix_32/0=1",
+        "matmul 512 8192 2048 q4 f16 32 matrix_32/1025=1",
+        "matmul 512 8192 2048 q4 f16 32 matrix_32/-2=1",
+        "matmul 512 8192 2048 q4 f16 32 matrix_32/2/2=1",
+        "matmul 512 8192 2048 q4 f16 32 matrix_32/2=1 matrix_32/4=2",
+        "matmul 512 8192 2048 q4 f16 32 matrix_32=/2",
     };
     strbuf head = {0};
     op_choices *none = op_choices_new();
@@ -191,8 +216,8 @@ static void wrong_lines_are_named(void **state)
     /* A line that is right, to prove that the others are refused for what is wrong with them. */
     strbuf text = {0};
     error err = {0};
-    strbuf_printf(&text, "%smatmul 512 8192 2048 q4 f16 32 %s=1 %s=2.5e3\n", strbuf_text(&head),
-                  row, other);
+    strbuf_printf(&text, "%smatmul 512 8192 2048 q4 f16 32 %s=1 matrix_32/2=1 %s=2.5e3\n",
+                  strbuf_text(&head), row, other);
     assert_int_equal(parse_exactly(text.data, text.length, &err), TEMPER_OK);
     strbuf_free(&text);
     strbuf_free(&head);
