@@ -74,6 +74,38 @@ static int store_number(const char *command, const option *o, const char *text)
     return 0;
 }
 
+/* "one, two or three" of "one|two|three". */
+static void put_words(strbuf *out, const char *words)
+{
+    for (const char *at = words; *at != '\0';) {
+        const size_t length = strcspn(at, "|");
+        const bool last = at[length] == '\0';
+        strbuf_printf(out, "%s%.*s", at == words ? "" : last ? " or " : ", ", (int)length, at);
+        at += last ? length : length + 1;
+    }
+}
+
+static int store_one_of(const char *command, const option *o, const char *text)
+{
+    uint32_t which = 1;
+    for (const char *at = o->argument;; which++) {
+        const size_t length = strcspn(at, "|");
+        if (strlen(text) == length && strncmp(at, text, length) == 0) {
+            *(uint32_t *)o->value = which;
+            return 0;
+        }
+        if (at[length] == '\0')
+            break;
+        at += length + 1;
+    }
+    strbuf words = {0};
+    put_words(&words, o->argument);
+    const int code = cli_usage_error(command, "%s is \"%.200s\"; it must be %s", o->name, text,
+                                     strbuf_text(&words));
+    strbuf_free(&words);
+    return code;
+}
+
 static int store(const char *command, const option *o, const char *text)
 {
     switch (o->kind) {
@@ -90,6 +122,8 @@ static int store(const char *command, const option *o, const char *text)
         return store_number(command, o, text);
     case OPTION_COUNTS:
         return store_counts(command, o, text);
+    case OPTION_ONE_OF:
+        return store_one_of(command, o, text);
     case OPTION_LIST: {
         text_list *list = o->value;
         if (list->count == LIST_CAPACITY)

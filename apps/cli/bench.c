@@ -73,10 +73,12 @@ typedef struct bench_report {
 
 static void options_text(const temper_engine *engine, const char *path, char *text, size_t size)
 {
-    snprintf(text, size, "%s%s%s kv=%s products=%s%s%s%s%s", path != NULL ? path : opt.shape,
-             path != NULL ? "" : " ", path != NULL ? "" : opt.type, cli_cache.kv,
-             temper_engine_info(engine)->products, cli_device.exact ? " exact" : "",
-             cli_device.robust ? " robust" : "", cli_device.without != NULL ? " without " : "",
+    const temper_model_info *info = temper_engine_info(engine);
+    snprintf(text, size, "%s%s%s kv=%s products=%s%s%s%s%s%s%s", path != NULL ? path : opt.shape,
+             path != NULL ? "" : " ", path != NULL ? "" : opt.type, cli_cache.kv, info->products,
+             cli_device.exact ? " exact" : "", info->lossy != TEMPER_LOSSY_NONE ? " lossy=" : "",
+             temper_lossy_name(info->lossy), cli_device.robust ? " robust" : "",
+             cli_device.without != NULL ? " without " : "",
              cli_device.without != NULL ? cli_device.without : "");
 }
 
@@ -408,7 +410,8 @@ static temper_status open_engine(const char *path, temper_engine **out, temper_e
                                      .shape_type = opt.type,
                                      .device = device,
                                      .max_rows = (uint32_t)opt.rows,
-                                     .exact = cli_device.exact};
+                                     .exact = cli_device.exact,
+                                     .lossy = (temper_lossy)cli_device.lossy};
     status = temper_engine_open(&desc, out, err);
     temper_device_release(device);
     return status;

@@ -203,6 +203,16 @@ static temper_status stepwise(const bench_place *place, temper_tokens ids, float
     return status;
 }
 
+/* Of the largest logit. Operands of f16 are off by 1.4e-4 each, and every layer adds to it. Bytes
+ * are off by 30 times as much, and the order of a sum decides which of two an input becomes: 2.4e-2
+ * over the 30 layers of SmolLM2-135M. */
+static double limit_of(const temper_model_info *info)
+{
+    if (info->lossy != TEMPER_LOSSY_NONE)
+        return 1e-1;
+    return strcmp(info->products, "f16") == 0 ? 2e-2 : 1e-3;
+}
+
 static temper_status compare(const bench_place *place, const float *whole, const float *stepped,
                              temper_error *err)
 {
@@ -214,8 +224,7 @@ static temper_status compare(const bench_place *place, const float *whole, const
             worst = difference;
         largest = fmax(largest, fabs((double)whole[i]));
     }
-    /* Operands of f16 are off by 1.4e-4 each, and every layer adds to it. */
-    const double limit = strcmp(info->products, "f16") == 0 ? 2e-2 : 1e-3;
+    const double limit = limit_of(info);
     if (worst <= limit * largest && largest > 0.0)
         return TEMPER_OK;
     return error_set(err, TEMPER_NOT_FINITE,

@@ -28,6 +28,7 @@ typedef enum option_kind {
     OPTION_NUMBER, /* double *: any number, NaN and infinities too: the command checks the range */
     OPTION_LIST,   /* text_list *: may be given again and again */
     OPTION_COUNTS, /* count_list *: whole numbers with commas between; replaces what was there */
+    OPTION_ONE_OF, /* uint32_t *: which word of `argument` ("one|two") it is, from 1 on */
 } option_kind;
 
 enum { LIST_CAPACITY = 64 };
@@ -73,6 +74,7 @@ typedef struct device_options {
     text_list limits;
     bool robust;
     bool exact;
+    uint32_t lossy; /* a temper_lossy */
 } device_options;
 
 extern device_options cli_device;

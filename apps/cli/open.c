@@ -22,6 +22,9 @@ const option cli_device_options[] = {
     {"--robust", OPTION_FLAG, &cli_device.robust, NULL, "keep the WebGPU library's bounds checks"},
     {"--exact", OPTION_FLAG, &cli_device.exact, NULL,
      "products in f32 alone: neither f16 nor fixed point"},
+    /* Words in the order of temper_lossy. */
+    {"--lossy", OPTION_ONE_OF, &cli_device.lossy, "int8",
+     "round more in products, for speed: inputs in int8 (SPEED.md has the error)"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 
@@ -144,6 +147,7 @@ temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine
                                      .device = device,
                                      .max_rows = max_rows,
                                      .exact = cli_device.exact,
+                                     .lossy = (temper_lossy)cli_device.lossy,
                                      .widen = cli_widen(),
                                      .progress = show_progress};
     status = temper_engine_open(&desc, out, err);
@@ -158,6 +162,7 @@ temper_status cli_open_engine_beside(const temper_engine *first, const char *pat
     const temper_engine_desc desc = {.model = path,
                                      .device = temper_engine_device(first),
                                      .exact = cli_device.exact,
+                                     .lossy = (temper_lossy)cli_device.lossy,
                                      .widen = cli_widen(),
                                      .progress = show_progress};
     const temper_status status = temper_engine_open(&desc, out, err);

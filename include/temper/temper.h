@@ -157,7 +157,7 @@ typedef struct temper_device_desc {
     const char *const *limits; /* limit_count lowered limits,
                                   "maxStorageBufferBindingSize=134217728". Borrowed */
     uint32_t limit_count;
-    bool robust; /* keep the WebGPU library's bounds checks in every kernel */
+    bool robust;        /* keep the WebGPU library's bounds checks in every kernel */
     const char *tuning; /* folder where `temper kernels tune` keeps which kernels are fastest here;
                            NULL: none is read. What is missing there or of another device changes
                            nothing. Borrowed */
@@ -333,6 +333,17 @@ typedef struct temper_engine temper_engine;
  */
 typedef bool (*temper_progress)(uint64_t done, uint64_t total, void *user);
 
+/* What products may round besides, for whoever asks for it: speed on some cards, and an error that
+ * SPEED.md has a table of. Products that none of its kernels takes are computed as ever. */
+typedef enum temper_lossy {
+    TEMPER_LOSSY_NONE,
+    TEMPER_LOSSY_INT8, /* inputs of products with quantised weights are signed bytes, 32 of them
+                          under one f32 scale; the sums of 32 are exact, those across them f32 */
+} temper_lossy;
+
+/* "int8"; "" for TEMPER_LOSSY_NONE; NULL for what is no member. */
+TEMPER_API const char *temper_lossy_name(temper_lossy lossy);
+
 typedef struct temper_engine_desc {
     const char *model;        /* path of a GGUF file, of a part of a split one whose other parts lie
                                  beside it, or of a Hugging Face directory. Borrowed */
@@ -347,6 +358,8 @@ typedef struct temper_engine_desc {
                                  weights with inputs in 16-bit fixed point (off by about 4e-5),
                                  and one whose matrix units pass a check against f32 reads prompts
                                  with f16 operands; sums stay f32 */
+    temper_lossy lossy;       /* 0: nothing more is rounded than that. On any device, a CPU too;
+                                 refused (TEMPER_BAD_ARGUMENT) together with `exact` */
     temper_progress progress; /* NULL: none */
     void *user;               /* for progress */
     /* Types without a layout are read as F16; NULL: they are refused. Borrowed. */
@@ -376,8 +389,9 @@ typedef struct temper_model_info {
     bool has_chat_template;
     double load_seconds;      /* that the weights took from the file to the device */
     uint64_t load_host_bytes; /* of host memory that the loader had at one time at the most */
-    const char *products; /* what the operands of a prompt's products are rounded to: "f16", or
-                             "f32": not at all */
+    const char *products; /* what the operands of a prompt's products are rounded to: "int8", "f16",
+                             or "f32": not at all */
+    temper_lossy lossy;   /* as asked for */
 } temper_model_info;
 
 /* Facts about the model; a view as long as the engine lives. Fields of the network are 0 in a

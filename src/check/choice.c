@@ -50,9 +50,14 @@ temper_status check_shape_parse(const char *text, check_shape *out, error *err)
     return TEMPER_OK;
 }
 
-temper_status check_shape_allow(gpu_device *device, bool exact, check_shape *shape, error *err)
+temper_status check_shape_allow(gpu_device *device, bool exact, temper_lossy lossy,
+                                check_shape *shape, error *err)
 {
+    if (exact && lossy != TEMPER_LOSSY_NONE)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "products are exact or %s, not both",
+                         temper_lossy_name(lossy));
     shape->fixed = !exact;
+    shape->lossy = lossy;
     shape->half = false;
     return exact ? TEMPER_OK : op_matmul_check(device, &shape->half, err);
 }
@@ -63,9 +68,12 @@ static op_shape shape_for(gpu_device *device, const op_table *table, const check
     op_shape shape = {.rows = s->rows, .n = s->n, .k = s->k, .format = s->format};
     if (table == &op_table_matmul) {
         shape.workgroup_memory = gpu_device_limits(device)->max_workgroup_memory;
+        shape.invocations = min_u64(gpu_device_limits(device)->max_invocations,
+                                    gpu_device_limits(device)->max_workgroup_x);
         shape.fixed = s->fixed;
         shape.scratch = true;
         shape.half = s->half;
+        shape.lossy = s->lossy;
         shape.tile = op_tile_best(&shape);
         return shape;
     }
@@ -88,6 +96,16 @@ static void list_features(uint32_t features, char *text, size_t size)
         if ((features & bit) != 0)
             snprintf(text + at, size - at, "%s%s", at == 0 ? "" : " and ",
                      gpu_feature_name((gpu_feature)bit));
+    }
+}
+
+static void say_closed(const op_kernel_row *row, char *text, size_t size)
+{
+    snprintf(text, size, "lossy, and not asked for: opened by --lossy");
+    for (int i = TEMPER_LOSSY_NONE + 1; temper_lossy_name((temper_lossy)i) != NULL; i++) {
+        const size_t at = strlen(text);
+        if ((row->lossy & OP_OPENED_BY(i)) != 0)
+            snprintf(text + at, size - at, " %s", temper_lossy_name((temper_lossy)i));
     }
 }
 
@@ -121,6 +139,9 @@ static void say(gpu_device *device, const op_kernel_row *row, op_verdict verdict
         break;
     case OP_ROW_SOFTWARE:
         snprintf(text, size, "left alone on a software device, where it is slower");
+        break;
+    case OP_ROW_CLOSED:
+        say_closed(row, text, size);
         break;
     case OP_ROW_SHAPE:
         snprintf(text, size, "does not take this shape");
@@ -175,6 +196,9 @@ bool check_choice_at(gpu_device *device, const check_shape *s, uint32_t i, check
         .op = table->op, .row = row->name, .kernel = row->kernel->name, .chosen = row == taken};
     if (row == taken && us > 0)
         snprintf(out->reason, sizeof out->reason, "the fastest as measured, %.1f us", us);
+    else if (row == taken && row->lossy != 0)
+        snprintf(out->reason, sizeof out->reason, "asked for: --lossy %s",
+                 temper_lossy_name(s->lossy));
     else if (row == taken)
         snprintf(out->reason, sizeof out->reason, "%s",
                  table->count == 1 ? "the only row" : "the first of the table that may");

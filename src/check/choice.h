@@ -14,14 +14,17 @@ typedef struct check_shape {
     uint64_t rows, n, k;
     weight_format format;
     bool fixed, half; /* what op_products allows */
+    temper_lossy lossy;
 } check_shape;
 
 /* "M,N,K,TYPE" with a type of files ("Q4_0"). TEMPER_BAD_ARGUMENT says what is wrong. */
 temper_status check_shape_parse(const char *text, check_shape *out, error *err);
 
 /* Lets the shape use what the device may: 16-bit fixed point, and f16 operands where they pass
- * the self-check against f32 (which computes, the first time on a device). With `exact` nothing. */
-temper_status check_shape_allow(gpu_device *device, bool exact, check_shape *shape, error *err);
+ * the self-check against f32 (which computes, the first time on a device), and what `lossy` opens.
+ * With `exact` nothing; both together are refused. */
+temper_status check_shape_allow(gpu_device *device, bool exact, temper_lossy lossy,
+                                check_shape *shape, error *err);
 
 typedef struct check_choice {
     const char *op, *row, *kernel;

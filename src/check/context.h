@@ -39,7 +39,7 @@ extern const check_group check_matmul, check_products, check_product_edges, chec
     check_agreement, check_fused, check_lookup, check_rmsnorm, check_silu_gate, check_add,
     check_layernorm, check_head_norm, check_gelu_gate, check_gelu, check_bias, check_add_positions,
     check_softcap, check_rope_store, check_attention, check_step_of_attention, check_sample,
-    check_penalize, check_bias_logits, check_best, check_nll, check_gather_ids;
+    check_penalize, check_bias_logits, check_best, check_nll, check_gather_ids, check_lossy;
 
 /* ---- memory and inputs ----------------------------------------------------------------------- */
 

@@ -21,6 +21,7 @@ static const check_group *const groups[] = {
     &check_halves,
     &check_agreement,
     &check_fused,
+    &check_lossy,
     &check_rope_store,
     &check_attention,
     &check_step_of_attention,

@@ -215,7 +215,7 @@ static temper_status plant(tuning *t, const candidate *one_of, error *err)
     if (one_of->row->tile == NULL)
         return TEMPER_OK;
     const op_product_bytes bytes =
-        op_matmul_scratch_bytes(t->device, s->format, s->n, s->k, (uint32_t)s->rows);
+        op_matmul_scratch_bytes(t->device, s->format, s->n, s->k, (uint32_t)s->rows, s->lossy);
     temper_status status = gpu_buffer_create(t->device, bytes.scratch, GPU_PURPOSE_SCRATCH,
                                              "tuned scratch", &t->scratch, err);
     if (status == TEMPER_OK)
@@ -394,7 +394,8 @@ temper_status check_tuner_measure(check_tuner *tuner, uint64_t rows, uint64_t n,
     if (sscanf(format, "%15s %15s %15s", words[0], words[1], words[2]) != 3 ||
         !op_format_parse(words[0], words[1], words[2], &shape.format))
         return error_set(err, TEMPER_BAD_ARGUMENT, "there is no format \"%s\"", format);
-    const temper_status status = check_shape_allow(tuner->device, tuner->exact, &shape, err);
+    const temper_status status =
+        check_shape_allow(tuner->device, tuner->exact, TEMPER_LOSSY_NONE, &shape, err);
     return status == TEMPER_OK ? measure_rows(tuner, &shape, out, err) : status;
 }
 

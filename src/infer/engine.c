@@ -46,6 +46,13 @@ static temper_status open_chat(temper_engine *engine, const gguf_file *file, err
     return status;
 }
 
+static const char *products_of(const model *net)
+{
+    if (net != NULL && net->scratch.allowed.lossy == TEMPER_LOSSY_INT8)
+        return "int8";
+    return net != NULL && net->scratch.allowed.half ? "f16" : "f32";
+}
+
 /* What the network alone says. */
 static void fill_info(temper_engine *engine, const model_config *c)
 {
@@ -63,7 +70,8 @@ static void fill_info(temper_engine *engine, const model_config *c)
         .context = c->context,
         .load_seconds = engine->load_seconds,
         .load_host_bytes = engine->load_host_bytes,
-        .products = engine->net != NULL && engine->net->scratch.allowed.half ? "f16" : "f32",
+        .products = products_of(engine->net),
+        .lossy = engine->net != NULL ? engine->net->scratch.allowed.lossy : TEMPER_LOSSY_NONE,
         .default_context = (uint32_t)min_u64(c->context, MODEL_DEFAULT_CONTEXT),
         .bos = TOKEN_NONE,
         .eos = TOKEN_NONE,
@@ -119,7 +127,7 @@ static temper_status open_network(temper_engine *engine, const gguf_file *file,
         mem_peak_bytes() - live +
         gpu_device_counters(engine->device->gpu).peak_bytes[GPU_PURPOSE_STAGING];
     if (status == TEMPER_OK)
-        status = model_choose_products(engine->net, desc->exact, err);
+        status = model_choose_products(engine->net, desc->exact, desc->lossy, err);
     infer_leave(engine->device);
     return status;
 }
@@ -222,7 +230,7 @@ static temper_status open_shape(temper_engine *engine, const temper_engine_desc 
         return status;
     status = model_open_random(engine->device->gpu, &config, type, max_rows, &engine->net, err);
     if (status == TEMPER_OK)
-        status = model_choose_products(engine->net, desc->exact, err);
+        status = model_choose_products(engine->net, desc->exact, desc->lossy, err);
     infer_leave(engine->device);
     engine->architecture = status == TEMPER_OK ? mem_strdup(model_arch_name(config.arch)) : NULL;
     engine->name = mem_strdup(desc->shape);
@@ -238,6 +246,12 @@ temper_status temper_engine_open(const temper_engine_desc *desc, temper_engine *
     assert(out != NULL);
     if (desc == NULL || (desc->model == NULL) == (desc->shape == NULL))
         return error_set(err, TEMPER_BAD_ARGUMENT, "temper_engine_open needs a model or a shape");
+    if (temper_lossy_name(desc->lossy) == NULL)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "lossy is %d, which is no member of its enum",
+                         (int)desc->lossy);
+    if (desc->exact && desc->lossy != TEMPER_LOSSY_NONE)
+        return error_set(err, TEMPER_BAD_ARGUMENT, "products are exact or %s, not both",
+                         temper_lossy_name(desc->lossy));
     temper_engine *engine = mem_calloc(1, sizeof *engine);
     if (engine == NULL)
         return error_set(err, TEMPER_NO_MEMORY, "no memory for an engine");

@@ -17,14 +17,18 @@
 //   of what floats cost. Two bytes an input keep the error at 2^-16 of the largest of 32, below
 //   f16's. Every workgroup makes the fixed point for itself, behind the latency of its weights,
 //   which costs less than a dispatch of its own; the norm's factor is one of the sum.
+// BYTES = 1, lossy: one signed byte an input, the largest of 32 becomes 127; off by 2^-8 of that.
 // NaN and infinity: a unit that holds one has a NaN scale, and so has every result.
 // Reference: ref_matmul, after ref_rmsnorm; before ref_silu_gate.
 
 // use weight
+// use bytes
+// use input_bytes
 
 override ACCUMULATE: u32 = 0;
 override NORM: u32 = 0;
 override GATE: u32 = 0;
+override BYTES: u32 = 2;        // of an input
 override EIGHTHS: u32 = 64;     // K / 8
 override UNITS: u32 = 16;       // K / 32
 override LANES: u32 = 256;
@@ -51,8 +55,8 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> y: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
-// An eight: high bytes of elements 0 4 1 5, of 2 6 3 7, and the low bytes of these, in the order of
-//   the nibbles of a word; for Q8, whose words hold four, 0 2 1 3 and so on.
+// An eight: its high bytes in two words, in the order of piece bytes, and its low bytes; of BYTES 1
+//   its bytes, and nothing.
 var<workgroup> staged: array<vec4<u32>, EIGHTHS>;
 // Of a unit: scale, sum of the integers of its first 16 elements, of its last 16, of all.
 var<workgroup> units: array<vec4<f32>, UNITS>;
@@ -83,6 +87,32 @@ fn bytes_of(even: vec2<u32>, odd: vec2<u32>) -> vec4<u32> {
     return vec4<u32>(high, low) ^ vec4<u32>(0x80808080u);
 }
 
+// Eight inputs, of a unit whose largest is `most`.
+fn fixed_words(v: Eight, most: u32) -> vec4<u32> {
+    if (BYTES == 1u) {
+        return vec4<u32>(input_words(v.low, v.high, bytes_up(most), LAYOUT == LAYOUT_Q8), 0u, 0u);
+    }
+    // Below 2^-111 the quotient would pass the largest float: such a unit counts as 0.
+    let up = select(32512.0 / bitcast<f32>(most), 0.0, most < 0x08000000u);
+    let low = biased_pairs(v.low, up);
+    let high = biased_pairs(v.high, up);
+    if (LAYOUT == LAYOUT_Q8) {
+        return bytes_of(vec2<u32>(low.x, high.x), vec2<u32>(low.y, high.y));
+    }
+    return bytes_of(low, high);
+}
+
+fn fixed_scale(most: u32) -> f32 {
+    if (BYTES == 1u) {
+        return bytes_scale(most);
+    }
+    if (most >= 0x7f800000u) {
+        var quiet_nan = 0x7fc00000u;
+        return bitcast<f32>(quiet_nan);
+    }
+    return select(bitcast<f32>(most) / 32512.0, 0.0, most < 0x08000000u);
+}
+
 // Turns x (times norm) into fixed point.
 fn stage(lane: u32) {
     var v: array<Eight, {{TURNS}}>;
@@ -108,16 +138,7 @@ fn stage(lane: u32) {
     for (var turn = 0u; turn < {{TURNS}}u; turn++) {
         let eighth = turn * LANES + lane;
         if (eighth < EIGHTHS) {
-            let most = largest_of_unit(eighth / 4u);
-            // Below 2^-111 the quotient would pass the largest float: such a unit counts as 0.
-            let up = select(32512.0 / bitcast<f32>(most), 0.0, most < 0x08000000u);
-            let low = biased_pairs(v[turn].low, up);
-            let high = biased_pairs(v[turn].high, up);
-            if (LAYOUT == LAYOUT_Q8) {
-                staged[eighth] = bytes_of(vec2<u32>(low.x, high.x), vec2<u32>(low.y, high.y));
-            } else {
-                staged[eighth] = bytes_of(low, high);
-            }
+            staged[eighth] = fixed_words(v[turn], largest_of_unit(eighth / 4u));
         }
     }
     if (NORM == 1u && lane < 32u) {
@@ -130,12 +151,7 @@ fn stage(lane: u32) {
     workgroupBarrier();
 
     for (var unit = lane; unit < UNITS; unit += LANES) {
-        let most = largest_of_unit(unit);
-        var scale = select(bitcast<f32>(most) / 32512.0, 0.0, most < 0x08000000u);
-        if (most >= 0x7f800000u) {
-            var quiet_nan = 0x7fc00000u;
-            scale = bitcast<f32>(quiet_nan);
-        }
+        let scale = fixed_scale(largest_of_unit(unit));
         let low = sum_of(staged[4u * unit]) + sum_of(staged[4u * unit + 1u]);
         let high = sum_of(staged[4u * unit + 2u]) + sum_of(staged[4u * unit + 3u]);
         units[unit] = vec4<f32>(scale, f32(low), f32(high), f32(low + high));
@@ -158,8 +174,11 @@ fn largest_of_unit(unit: u32) -> u32 {
 
 fn sum_of(v: vec4<u32>) -> i32 {
     let ones = 0x01010101u;
-    return ((dot4I8Packed(v.x, ones) + dot4I8Packed(v.y, ones)) << 8u) +
-           dot4I8Packed(v.z, ones) + dot4I8Packed(v.w, ones);
+    let high = dot4I8Packed(v.x, ones) + dot4I8Packed(v.y, ones);
+    if (BYTES == 1u) {
+        return high;
+    }
+    return (high << 8u) + dot4I8Packed(v.z, ones) + dot4I8Packed(v.w, ones);
 }
 
 // What a lane reads of a block: words, high bits, factor and scale.
@@ -203,24 +222,20 @@ fn load(n: u32, unit: u32) -> Block {
     return b;
 }
 
-// Eight products in bytes: with the high bytes of x, and with the low ones.
+// Eight products in bytes: with the high bytes of x, and with the low ones. Of BYTES 1 its bytes
+//   are low.
 fn bytes_product(first: u32, second: u32, v: vec4<u32>) -> vec2<i32> {
-    return vec2<i32>(dot4I8Packed(first, v.x) + dot4I8Packed(second, v.y),
-                     dot4I8Packed(first, v.z) + dot4I8Packed(second, v.w));
+    let high = dot4I8Packed(first, v.x) + dot4I8Packed(second, v.y);
+    if (BYTES == 1u) {
+        return vec2<i32>(0, high);
+    }
+    return vec2<i32>(high, dot4I8Packed(first, v.z) + dot4I8Packed(second, v.w));
 }
 
 // The same of a word of nibbles; high as weight_high gives it.
 fn word_product(word: u32, high: u32, v: vec4<u32>) -> vec2<i32> {
-    var first = word & 0x0f0f0f0fu;
-    var second = (word >> 4u) & 0x0f0f0f0fu;
-    if (LAYOUT == LAYOUT_Q5) {
-        first |= ((high << 4u) & 0x00100010u) | ((high << 10u) & 0x10001000u);
-        second |= ((high << 3u) & 0x00100010u) | ((high << 9u) & 0x10001000u);
-    } else if (LAYOUT == LAYOUT_Q6) {
-        first |= ((high << 4u) & 0x00300030u) | ((high << 8u) & 0x30003000u);
-        second |= ((high << 2u) & 0x00300030u) | ((high << 6u) & 0x30003000u);
-    }
-    return bytes_product(first, second, v);
+    let bytes = nibble_bytes(word, high);
+    return bytes_product(bytes.x, bytes.y, v);
 }
 
 fn signed_byte(word: u32, place: u32) -> f32 {

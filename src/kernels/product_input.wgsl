@@ -1,10 +1,7 @@
-// out[k / 32][r][k % 32] = f16(v[r, k] * lift[r]) and scale[r] = 1 / lift[r], with
-//   PROLOGUE 0  v = x
-//            1  v = rmsnorm(x) = x / sqrt(mean(x^2) + eps) * weight
-//            2  v = silu(x[k]) * x[K + k]
+// out[k / 32][r][k % 32] = f16(v[r, k] * lift[r]) and scale[r] = 1 / lift[r], v the input rows of
+//   piece prologue.
 //
-// Shapes: x f32 [rows, K], of PROLOGUE 2 [rows, 2 K], read as vec4; weight f32 [K] (PROLOGUE 1,
-//   else any buffer); out f16 [K / 32][x_rows][32]; scale f32 [rows]. K a multiple of 32.
+// Shapes: out f16 [K / 32][x_rows][32]; scale f32 [rows]. K a multiple of 32.
 // Mapping: a workgroup a row, folded into two grid dimensions; a lane eight elements at a time.
 // Needs: f16. LANES invocations (a multiple of 16), 8 LANES + 128 bytes of workgroup memory.
 // Why this version: the inputs of a product on matrix units, with what comes before the product on
@@ -17,7 +14,6 @@
 
 enable f16;
 
-override PROLOGUE: u32 = 0;
 override LANES: u32 = 256;
 
 const EXPONENT_LOW = 115u;     // of 2^-12
@@ -31,8 +27,8 @@ struct Params {
     eps: f32,
 }
 
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> weight: array<vec4<f32>>;
+// use prologue
+
 @group(0) @binding(2) var<storage, read_write> out: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> scale: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
@@ -43,46 +39,6 @@ var<workgroup> largest: array<u32, LANES>;
 var<workgroup> squares: array<f32, LANES>;
 var<workgroup> largest_of_few: array<u32, 16>;
 var<workgroup> squares_of_few: array<f32, 16>;
-
-struct Eight {
-    low: vec4<f32>,
-    high: vec4<f32>,
-}
-
-fn silu(gate: vec4<f32>) -> vec4<f32> {
-    return gate / (vec4<f32>(1.0) + exp(-gate));
-}
-
-// Elements 8 * eighth .. of v; of PROLOGUE 1 but for the row's factor. 0 past the end of the row.
-fn inputs(row: u32, eighth: u32) -> Eight {
-    if (8u * eighth >= params.k) {
-        return Eight(vec4<f32>(0.0), vec4<f32>(0.0));
-    }
-    let fours = params.k / 4u;
-    if (PROLOGUE == 2u) {
-        let at = 2u * (row * fours + eighth);
-        return Eight(silu(x[at]) * x[at + fours], silu(x[at + 1u]) * x[at + fours + 1u]);
-    }
-    let at = row * fours + 2u * eighth;
-    if (PROLOGUE == 1u) {
-        return Eight(x[at] * weight[2u * eighth], x[at + 1u] * weight[2u * eighth + 1u]);
-    }
-    return Eight(x[at], x[at + 1u]);
-}
-
-fn squares_of(row: u32, eighth: u32) -> f32 {
-    if (PROLOGUE != 1u || 8u * eighth >= params.k) {
-        return 0.0;
-    }
-    let at = row * (params.k / 4u) + 2u * eighth;
-    return dot(x[at], x[at]) + dot(x[at + 1u], x[at + 1u]);
-}
-
-fn bits_of_largest(v: Eight) -> u32 {
-    let bits = max(bitcast<vec4<u32>>(v.low) & vec4<u32>(0x7fffffffu),
-                   bitcast<vec4<u32>>(v.high) & vec4<u32>(0x7fffffffu));
-    return max(max(bits.x, bits.y), max(bits.z, bits.w));
-}
 
 fn halves(v: vec4<f32>) -> vec2<u32> {
     return vec2<u32>(bitcast<u32>(vec2<f16>(v.xy)), bitcast<u32>(vec2<f16>(v.zw)));

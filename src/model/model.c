@@ -204,8 +204,9 @@ static temper_status prepare(model *m, const kv_cache *cache, gpu_buffer *inputs
 static void widen_by(const model *m, const op_weight *w, uint32_t most, op_product_bytes *bytes)
 {
     for (uint32_t rows = op_rows_class(most); rows > 1; rows /= 2) {
-        const op_product_bytes own = op_matmul_scratch_bytes(m->device, w->format, w->n, w->k,
-                                                             (uint32_t)min_u64(rows, most));
+        const op_product_bytes own =
+            op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, (uint32_t)min_u64(rows, most),
+                                    m->scratch.allowed.lossy);
         bytes->scratch = max_u64(bytes->scratch, own.scratch);
         bytes->sums = max_u64(bytes->sums, own.sums);
     }
@@ -217,8 +218,10 @@ static void widen(const model *m, const model_linear *linear, op_product_bytes *
         widen_by(m, linear->weights[i], m->max_rows, bytes);
 }
 
-temper_status model_choose_products(model *m, bool exact, error *err)
+temper_status model_choose_products(model *m, bool exact, temper_lossy lossy, error *err)
 {
+    assert(!exact || lossy == TEMPER_LOSSY_NONE);
+    m->scratch.allowed.lossy = lossy;
     m->scratch.allowed.half = false;
     m->scratch.allowed.fixed = !exact;
     return exact ? TEMPER_OK : op_matmul_check(m->device, &m->scratch.allowed.half, err);

@@ -78,7 +78,7 @@ void model_close(model *m);
 /* Lets the products of prompts round their operands to f16 where the device is good at it (the
  * first time on a device that is computed and waited for), unless `exact`. To be called before the
  * first model_reserve; without it products are exact. */
-temper_status model_choose_products(model *m, bool exact, error *err);
+temper_status model_choose_products(model *m, bool exact, temper_lossy lossy, error *err);
 
 /* Makes the scratch fit sequences of `positions` and asks for every pipeline that their steps need;
  * waits for them. */

@@ -51,13 +51,14 @@ static void gate_matmul(gpu_recorder *rec, gpu_view gate_up, op_gate gate, gpu_v
 }
 
 /* The rows of gate_up's product one by one, each with its norm and its gate. */
-static void record_gated(gpu_recorder *rec, const op_gated *g, gpu_view x, uint32_t rows)
+static void record_gated(gpu_recorder *rec, const op_gated *g, const op_kernel_row *row, gpu_view x,
+                         uint32_t rows)
 {
     gpu_device *device = gpu_recorder_device(rec);
     const op_prologue before = {OP_PROLOGUE_RMSNORM, g->norm, g->eps};
     const uint64_t x_bytes = g->gate_up->k * 4, act_bytes = g->down->k * 4;
     for (uint32_t r = 0; r < rows; r++)
-        op_record_fixed(rec, g->gate_up, &g->gate_up->parts[0], &before, g->gate,
+        op_record_fixed(rec, g->gate_up, &g->gate_up->parts[0], row, &before, g->gate,
                         op_view_rows(device, x, r, 1, x_bytes),
                         op_view_rows(device, g->act, r, 1, act_bytes), 0, OP_WRITE);
 }
@@ -90,7 +91,7 @@ void op_gated_matmul(gpu_recorder *rec, gpu_view x, const op_gated *g, gpu_view 
         const op_kernel_row *row = op_matmul_row(device, g->gate_up, count, 2 * f, with);
         if (row->kernel == &kernel_matvec_fixed && g->gate_up->part_count == 1 &&
             act_is_aligned(device, g, count)) {
-            record_gated(rec, g, x, count);
+            record_gated(rec, g, row, x, count);
             op_record_matmul(rec, g->down, op_matmul_row(device, g->down, count, g->down->n, with),
                              &(op_prologue){0}, g->act, y, count, 0, g->down->n, mode, with);
             continue;

@@ -14,6 +14,31 @@ static bool is_one_row(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_matmul[] = {
+    {.name = "int8",
+     .kernel = &kernel_matvec_fixed,
+     .invocations = 128,
+     .lossy = OP_OPENED_BY(TEMPER_LOSSY_INT8),
+     .fits = op_fixed_fits,
+     .tile_rows = 1,
+     .why = "one row of quantised products, lossy: inputs are bytes, four products an instruction"},
+    {.name = "int8_16",
+     .kernel = &kernel_product_bytes,
+     .invocations = 256,
+     .workgroup_memory = 10240,
+     .lossy = OP_OPENED_BY(TEMPER_LOSSY_INT8),
+     .fits = op_int8_fits_few,
+     .tile_rows = 16,
+     .tile_cols = 64,
+     .why = "up to 16 rows, lossy: bytes of x and of the weight pass through workgroup memory"},
+    {.name = "int8_64",
+     .kernel = &kernel_product_bytes,
+     .invocations = 256,
+     .workgroup_memory = 14336,
+     .lossy = OP_OPENED_BY(TEMPER_LOSSY_INT8),
+     .fits = op_int8_fits,
+     .tile_rows = 64,
+     .tile_cols = 64,
+     .why = "more rows, lossy: the same, four rows a lane"},
     {.name = "fixed",
      .kernel = &kernel_matvec_fixed,
      .invocations = 128,
@@ -198,7 +223,8 @@ const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, 
                       .invocations = min_u64(limits->max_invocations, limits->max_workgroup_x),
                       .fixed = with != NULL && with->fixed,
                       .scratch = with != NULL && with->scratch.buffer != NULL,
-                      .half = with != NULL && with->half && weight->halves};
+                      .half = with != NULL && with->half && weight->halves,
+                      .lossy = with != NULL ? with->lossy : TEMPER_LOSSY_NONE};
     if (op_single_rows_fit(&shape) && rows_are_aligned(device, weight->k, width))
         shape.rows = 1;
     shape.tile = op_tile_best(&shape);
@@ -207,7 +233,7 @@ const op_kernel_row *op_matmul_row(gpu_device *device, const op_weight *weight, 
 
 bool op_row_takes(const op_kernel_row *row, op_prologue_kind kind)
 {
-    return row->tile != NULL ||
+    return row->tile != NULL || op_row_is_lossy_product(row) ||
            (row->kernel == &kernel_matvec_fixed && kind != OP_PROLOGUE_SILU_GATE);
 }
 
@@ -219,7 +245,7 @@ static void record_rows(gpu_recorder *rec, const op_weight *weight, const op_ker
     for (uint32_t i = 0; i < weight->part_count; i++) {
         const op_weight_part *part = &weight->parts[i];
         if (row->kernel == &kernel_matvec_fixed)
-            op_record_fixed(rec, weight, part, before, OP_GATE_NONE, x, y, to.first, mode);
+            op_record_fixed(rec, weight, part, row, before, OP_GATE_NONE, x, y, to.first, mode);
         else if (row->kernel == &kernel_matvec)
             op_record_matvec(rec, weight, part, row, x, y, to.first, mode);
         else
@@ -234,7 +260,7 @@ void op_record_matmul(gpu_recorder *rec, const op_weight *weight, const op_kerne
     gpu_device *device = gpu_recorder_device(rec);
     const uint64_t x_bytes = weight->k * (before->kind == OP_PROLOGUE_SILU_GATE ? 8 : 4);
     const uint64_t y_bytes = width * 4;
-    const bool tiles = row->tile != NULL || row->kernel == &kernel_product_steel;
+    const bool tiles = op_row_is_product(row);
     uint64_t step = op_rows_that_bind(device, rows, max_u64(x_bytes, y_bytes));
     if (tiles)
         step = min_u64(step, OP_PRODUCT_ROWS);

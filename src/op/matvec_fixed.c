@@ -60,8 +60,8 @@ bool op_fixed_fits(const op_shape *shape)
 }
 
 void op_record_fixed(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
-                     const op_prologue *before, op_gate gate, gpu_view x, gpu_view y,
-                     uint64_t column, op_mode mode)
+                     const op_kernel_row *row, const op_prologue *before, op_gate gate, gpu_view x,
+                     gpu_view y, uint64_t column, op_mode mode)
 {
     gpu_device *device = gpu_recorder_device(rec);
     const bool normed = before->kind == OP_PROLOGUE_RMSNORM, gated = gate != OP_GATE_NONE;
@@ -75,6 +75,7 @@ void op_record_fixed(gpu_recorder *rec, const op_weight *w, const op_weight_part
         .accumulate = mode == OP_ACCUMULATE,
         .norm = normed,
         .gate = (uint32_t)gate,
+        .bytes = row->lossy != 0 ? 1 : 2,
         .eighths = (uint32_t)(w->k / 8),
         .units = (uint32_t)(w->k / WEIGHT_BLOCK),
         .lanes = plan.lanes,

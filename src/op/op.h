@@ -139,6 +139,7 @@ typedef struct op_products {
     bool half;     /* operands may be rounded to f16 (sums stay f32): error about 3e-4 of the
                       root mean square. Set it only where op_matmul_check says so; a weight that
                       f16 does not hold is multiplied in f32 all the same */
+    temper_lossy lossy; /* the kernels that this opens come before all others, on any device */
 } op_products;
 
 /* Bytes for products of up to so many rows with a weight; 0 where none would be used. */
@@ -147,7 +148,7 @@ typedef struct op_product_bytes {
 } op_product_bytes;
 
 op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
-                                         uint64_t k, uint32_t rows);
+                                         uint64_t k, uint32_t rows, temper_lossy lossy);
 
 /* Sets *half to whether the device's f16 products agree with its f32 products, at several K. The
  * first call on a device computes and waits; what it finds stays with the device, and a refusal is

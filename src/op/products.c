@@ -67,6 +67,8 @@ op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_ro
                                           weight_format format, uint64_t n, uint64_t k,
                                           uint32_t rows)
 {
+    if (op_row_is_lossy_product(row))
+        return op_lossy_scratch_bytes(k, rows);
     if (row->tile == NULL)
         return (op_product_bytes){0, 0};
     const uint64_t most = gpu_device_limits(device)->max_storage_binding;
@@ -84,7 +86,7 @@ op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_ro
 }
 
 op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
-                                         uint64_t k, uint32_t rows)
+                                         uint64_t k, uint32_t rows, temper_lossy lossy)
 {
     op_product_bytes bytes = {0, 0};
     op_shape shape = {.n = n,
@@ -92,14 +94,13 @@ op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format forma
                       .format = format,
                       .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
                       .scratch = true,
-                      .half = true};
+                      .half = true,
+                      .lossy = lossy};
     rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
     for (uint64_t next = 2; rows >= 2 && shape.rows < rows; next = op_next_class(next)) {
         shape.rows = min_u64(next, rows);
         shape.tile = op_tile_best(&shape);
         const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
-        if (row->tile == NULL)
-            continue;
         const op_product_bytes own =
             op_product_scratch_bytes(device, row, format, n, k, (uint32_t)shape.rows);
         bytes.scratch = max_u64(bytes.scratch, own.scratch);
@@ -356,11 +357,21 @@ static void record_steel(const product *p, const op_weight_part *part)
     }
 }
 
+bool op_row_is_product(const op_kernel_row *row)
+{
+    return row->tile != NULL || row->kernel == &kernel_product_steel ||
+           op_row_is_lossy_product(row);
+}
+
 void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row,
                        const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
                        uint64_t column, uint64_t width, op_mode mode, const op_products *with)
 {
     assert(rows <= OP_PRODUCT_ROWS);
+    if (op_row_is_lossy_product(row)) {
+        op_record_lossy(rec, w, row, before, x, y, rows, column, width, mode, with);
+        return;
+    }
     product p = {.rec = rec,
                  .row = row,
                  .weight = w,

@@ -21,6 +21,12 @@ const op_table *const op_tables[] = {
     &op_table_nll,       &op_table_gather_ids,    NULL,
 };
 
+/* What is lossy is for those who ask for it. */
+static bool is_open(const op_kernel_row *row, const op_shape *shape)
+{
+    return row->lossy == 0 || shape == NULL || (row->lossy & OP_OPENED_BY(shape->lossy)) != 0;
+}
+
 /* What the device alone says. */
 static op_verdict device_verdict(gpu_device *device, const op_kernel_row *row)
 {
@@ -48,6 +54,8 @@ op_verdict op_row_verdict(gpu_device *device, const op_kernel_row *row, const op
         return verdict;
     if (row->gpu_only && op_device_is_software(device))
         return OP_ROW_SOFTWARE;
+    if (!is_open(row, shape))
+        return OP_ROW_CLOSED;
     if (shape == NULL || row->fits == NULL || row->fits(shape))
         return OP_ROW_MAY;
     return row->tile != NULL && op_tile_takes(row->tile, shape) ? OP_ROW_SLOWER : OP_ROW_SHAPE;
@@ -73,7 +81,7 @@ static const op_kernel_row *preferred_row(gpu_device *device, const op_table *ta
     for (uint32_t i = 0; i + 1 < table->count; i++) {
         const op_kernel_row *row = &table->rows[i];
         if (strcmp(preferred, row->name) != 0 || !op_row_runs(device, row) ||
-            (row->fits != NULL && !row->fits(shape)))
+            !is_open(row, shape) || (row->fits != NULL && !row->fits(shape)))
             continue;
         preferred_choices++;
         return row;
@@ -86,6 +94,10 @@ const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const 
     assert(table->count > 0);
     if (preferred != NULL)
         return preferred_row(device, table, shape);
+    for (uint32_t i = 0; shape->lossy != TEMPER_LOSSY_NONE && i < table->count; i++)
+        if (table->rows[i].lossy != 0 &&
+            op_row_verdict(device, &table->rows[i], shape) == OP_ROW_MAY)
+            return &table->rows[i];
     const op_choice *choice = op_choices_find(op_choices_of(device), table, shape);
     for (uint32_t i = 0; choice != NULL && i < choice->count; i++) {
         const op_verdict verdict = op_row_verdict(device, choice->order[i].row, shape);

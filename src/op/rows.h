@@ -35,6 +35,7 @@ typedef struct op_shape {
     bool scratch;              /* there is room for inputs in f16 */
     bool half;           /* f16 operands are allowed, the device is good at them, and they hold
                             the weight */
+    temper_lossy lossy;  /* what was asked for */
     uint32_t subgroup;   /* lanes, where all subgroups of the device have as many; else 0 */
     const op_tile *tile; /* op_tile_best of all this */
 } op_shape;
@@ -47,10 +48,13 @@ typedef struct op_kernel_row {
     bool (*fits)(const op_shape *shape); /* NULL: every shape */
     uint32_t tile_rows, tile_cols;       /* of a register tile; 0 where there is none */
     bool gpu_only;                       /* left alone on a software device: slower there */
-    const op_tile *tile;                 /* of product_matrix: f16 operands; NULL for the others */
-    bool (*runs)(gpu_device *device);    /* what else the device must have; NULL: nothing */
-    const char *why;                     /* one sentence */
+    uint32_t lossy;      /* OP_OPENED_BY what opens the row, and puts it first; 0: nothing has to */
+    const op_tile *tile; /* of product_matrix: f16 operands; NULL for the others */
+    bool (*runs)(gpu_device *device); /* what else the device must have; NULL: nothing */
+    const char *why;                  /* one sentence */
 } op_kernel_row;
+
+#define OP_OPENED_BY(lossy) (1u << (lossy))
 
 typedef struct op_table {
     const char *op;
@@ -67,8 +71,9 @@ extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_tab
 /* All tables, in the order of a step; NULL at the end. */
 extern const op_table *const op_tables[];
 
-/* The row that computes the shape: the first of the device's choices (choices.h) that may, or that
- * only another tile keeps from it; else the first of the table that may. */
+/* The row that computes the shape: the first that shape->lossy opens and that may; else the first of
+ * the device's choices (choices.h) that may, or that only another tile keeps from it; else the first
+ * of the table that may. */
 const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape);
 
 /* Whether a row may compute a shape on a device, or the first reason why not. */
@@ -80,6 +85,7 @@ typedef enum op_verdict {
     OP_ROW_BINDINGS,      /* more than a stage has here */
     OP_ROW_DEVICE,        /* runs() */
     OP_ROW_SOFTWARE,      /* gpu_only */
+    OP_ROW_CLOSED,        /* lossy, and not asked for */
     OP_ROW_SHAPE,         /* fits() */
     OP_ROW_SLOWER,        /* fits(), only because another tile is thought faster */
 } op_verdict;
@@ -164,10 +170,10 @@ typedef struct op_prologue {
 bool op_fixed_fits(const op_shape *shape);
 
 /* One part of a weight, after a norm or nothing. With a gate, the only part, of an even number of
- * rows, and OP_WRITE. */
+ * rows, and OP_WRITE. A lossy row has its input in bytes. */
 void op_record_fixed(gpu_recorder *rec, const op_weight *w, const op_weight_part *part,
-                     const op_prologue *before, op_gate gate, gpu_view x, gpu_view y,
-                     uint64_t column, op_mode mode);
+                     const op_kernel_row *row, const op_prologue *before, op_gate gate, gpu_view x,
+                     gpu_view y, uint64_t column, op_mode mode);
 
 /* ---- attention: what its kernels share ------------------------------------------------------ */
 
@@ -299,8 +305,11 @@ enum { OP_PRODUCT_ROWS = 8192 }; /* of x, at a time */
 bool op_half_runs(gpu_device *device);
 bool op_steel_fits(const op_shape *shape);
 
-/* All parts of the weight; rows that bind. row: one with a tile, or steel, which takes no
- * prologue. */
+/* Whether op_record_product takes the row: it has a tile, is steel, or a lossy one for several rows
+ * of x. */
+bool op_row_is_product(const op_kernel_row *row);
+
+/* All parts of the weight; rows that bind. Steel takes no prologue. */
 void op_record_product(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row,
                        const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
                        uint64_t column, uint64_t width, op_mode mode, const op_products *with);
@@ -319,5 +328,20 @@ void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_v
 
 /* Whether a row with a tile computes what op_matmul does, at several K. Waits. */
 temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err);
+
+/* ---- product_lossy.c: several rows, rounded as was asked for --------------------------------- */
+
+/* Predicates: a few rows, and more. */
+bool op_int8_fits_few(const op_shape *shape);
+bool op_int8_fits(const op_shape *shape);
+
+/* Whether the row is one of this file. */
+bool op_row_is_lossy_product(const op_kernel_row *row);
+
+/* As op_record_product, op_product_scratch_bytes: their parts for these rows. */
+void op_record_lossy(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row,
+                     const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
+                     uint64_t column, uint64_t width, op_mode mode, const op_products *with);
+op_product_bytes op_lossy_scratch_bytes(uint64_t k, uint32_t rows);
 
 #endif
