@@ -23,8 +23,9 @@ const option cli_device_options[] = {
     {"--exact", OPTION_FLAG, &cli_device.exact, NULL,
      "products in f32 alone: neither f16 nor fixed point"},
     /* Words in the order of temper_lossy. */
-    {"--lossy", OPTION_ONE_OF, &cli_device.lossy, "int8",
-     "round more in products, for speed: inputs in int8 (SPEED.md has the error)"},
+    {"--lossy", OPTION_ONE_OF, &cli_device.lossy, "int8|f16-block|f16-sums",
+     "round more in products: inputs to int8, or sums to f16 in blocks or all along; SPEED.md "
+     "tells the error"},
     {NULL, OPTION_FLAG, NULL, NULL, NULL},
 };
 

@@ -339,9 +339,12 @@ typedef enum temper_lossy {
     TEMPER_LOSSY_NONE,
     TEMPER_LOSSY_INT8, /* inputs of products with quantised weights are signed bytes, 32 of them
                           under one f32 scale; the sums of 32 are exact, those across them f32 */
+    TEMPER_LOSSY_F16_BLOCK, /* products of several rows: operands are f16, and so are sums inside a
+                               block of the inputs (32, or 128); across blocks they are f32 */
+    TEMPER_LOSSY_F16_SUMS,  /* the same, and f16 sums over all inputs */
 } temper_lossy;
 
-/* "int8"; "" for TEMPER_LOSSY_NONE; NULL for what is no member. */
+/* "int8", "f16-block", "f16-sums"; "" for TEMPER_LOSSY_NONE; NULL for what is no member. */
 TEMPER_API const char *temper_lossy_name(temper_lossy lossy);
 
 typedef struct temper_engine_desc {
@@ -359,7 +362,9 @@ typedef struct temper_engine_desc {
                                  and one whose matrix units pass a check against f32 reads prompts
                                  with f16 operands; sums stay f32 */
     temper_lossy lossy;       /* 0: nothing more is rounded than that. On any device, a CPU too;
-                                 refused (TEMPER_BAD_ARGUMENT) together with `exact` */
+                                 refused (TEMPER_BAD_ARGUMENT) together with `exact`, and
+                                 (TEMPER_UNSUPPORTED) where no kernel of it runs: on a device
+                                 without f16 */
     temper_progress progress; /* NULL: none */
     void *user;               /* for progress */
     /* Types without a layout are read as F16; NULL: they are refused. Borrowed. */

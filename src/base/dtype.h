@@ -193,9 +193,10 @@ void weight_dequantize_row(weight_format format, uint64_t k, weight_planes plane
 
 /* Whether f16 holds rows first .. first + count of the planes well: what each row's scales allow is
  * 0 or from 2^-12 to 2^15 at the largest. Then nothing overflows, and rounding a value to f16 is
- * off by a 2048th of it or by a 8192th of its row's largest. NaN and infinity are not held. */
+ * off by a 2048th of it or by a 8192th of its row's largest. NaN and infinity are not held. Where
+ * all are held, *largest is raised to what none of their elements passes. */
 bool weight_suits_f16(weight_format format, uint64_t k, weight_planes planes, uint64_t stride,
-                      uint64_t first, uint64_t count);
+                      uint64_t first, uint64_t count, double *largest);
 
 /* True when a file row of k elements holds a NaN or an infinity (in scales or values). */
 bool dtype_row_has_nonfinite(dtype type, uint64_t k, const uint8_t *file_row);

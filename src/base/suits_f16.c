@@ -114,7 +114,7 @@ static double bound_of(const row_of *r)
 }
 
 bool weight_suits_f16(weight_format format, uint64_t k, weight_planes planes, uint64_t stride,
-                      uint64_t first, uint64_t count)
+                      uint64_t first, uint64_t count, double *largest)
 {
     row_of r = {format, planes.plane[WEIGHT_DATA], planes.plane[WEIGHT_SCALES], k, stride, 0};
     assert(first + count <= stride);
@@ -122,6 +122,7 @@ bool weight_suits_f16(weight_format format, uint64_t k, weight_planes planes, ui
         const double bound = bound_of(&r);
         if (bound != 0 && !(bound >= least && bound <= most))
             return false;
+        *largest = fmax(*largest, bound);
     }
     return true;
 }

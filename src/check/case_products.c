@@ -106,7 +106,7 @@ static const op_kernel_row *row_at(uint32_t i)
 {
     if (i < OP_TILES || i == STEEL)
         return find_row(row_names[i]);
-    return check_plain_row((int)i - OP_TILES, false);
+    return check_plain_row((int)i - OP_TILES, false, false);
 }
 
 /* ---- the list ------------------------------------------------------------------------------- */
@@ -460,8 +460,8 @@ static void describe_halves(uint32_t i, check_case *out)
 static void record_inputs(gpu_recorder *rec, void *user)
 {
     const halves_run *r = user;
-    op_record_product_input(rec, &r->before, r->x, HALVES_ROWS, HALVES_X_ROWS, r->k,
-                            r->with.scratch);
+    op_record_product_input(rec, &r->before, op_lift_operands, r->x, HALVES_ROWS, HALVES_X_ROWS,
+                            r->k, r->with.scratch);
 }
 
 /* Halves times their row's scale, which is a power of two, are the row, each rounded once at the
@@ -623,29 +623,36 @@ const check_group check_halves = {"matmul", halves_count, describe_halves, run_h
 
 /* ---- what the device is trusted with --------------------------------------------------------- */
 
-static const char *const agreement_names[] = {"check: a right kernel is trusted",
-                                              "check: a wrong kernel is refused"};
+static const temper_lossy agreement_lossy[] = {TEMPER_LOSSY_NONE, TEMPER_LOSSY_F16_BLOCK,
+                                               TEMPER_LOSSY_F16_SUMS};
+enum { AGREEMENTS = 2 * sizeof agreement_lossy / sizeof agreement_lossy[0] };
 
 static uint32_t agreement_count(void)
 {
-    return 2;
+    return AGREEMENTS;
 }
 
 static void describe_agreement(uint32_t i, check_case *out)
 {
-    snprintf(out->name, sizeof out->name, "%s", agreement_names[i]);
+    const temper_lossy lossy = agreement_lossy[i / 2];
+    snprintf(out->name, sizeof out->name, "%s%s%scheck: a %s",
+             lossy != TEMPER_LOSSY_NONE ? "lossy " : "", temper_lossy_name(lossy),
+             lossy != TEMPER_LOSSY_NONE ? ": " : "",
+             i % 2 == 0 ? "right kernel is trusted" : "wrong kernel is refused");
     out->cost = CHECK_NORMAL;
 }
 
 /* Wrong: what is left out is least to be seen at the largest K. */
 static void run_agreement(check_context *c, uint32_t i)
 {
-    const op_kernel_row *row = check_plain_row(OP_TILE_16, i == 1);
-    bool agrees = i == 1;
+    const temper_lossy lossy = agreement_lossy[i / 2];
+    const bool wrong = i % 2 == 1;
+    const op_kernel_row *row = check_plain_row(OP_TILE_16, lossy != TEMPER_LOSSY_NONE, wrong);
+    bool agrees = wrong;
     if (!runs(c, row))
         return;
-    c->status = op_row_agrees(c->device, row, &agrees, c->err);
-    check_that(c, agrees == (i == 0), "%s", i == 0 ? "it was refused" : "it was trusted");
+    c->status = op_row_agrees(c->device, row, lossy, &agrees, c->err);
+    check_that(c, agrees != wrong, "%s", wrong ? "it was trusted" : "it was refused");
 }
 
 const check_group check_agreement = {"matmul", agreement_count, describe_agreement, run_agreement};

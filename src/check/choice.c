@@ -58,8 +58,12 @@ temper_status check_shape_allow(gpu_device *device, bool exact, temper_lossy los
                          temper_lossy_name(lossy));
     shape->fixed = !exact;
     shape->lossy = lossy;
-    shape->half = false;
-    return exact ? TEMPER_OK : op_matmul_check(device, &shape->half, err);
+    shape->half = shape->half_sums = false;
+    if (exact)
+        return TEMPER_OK;
+    const temper_status status = op_matmul_check(device, &shape->half, err);
+    return status == TEMPER_OK ? op_matmul_check_lossy(device, lossy, &shape->half_sums, err)
+                               : status;
 }
 
 /* What a table is asked about it. */
@@ -73,6 +77,8 @@ static op_shape shape_for(gpu_device *device, const op_table *table, const check
         shape.fixed = s->fixed;
         shape.scratch = true;
         shape.half = s->half;
+        shape.holds = true;
+        shape.half_sums = s->half_sums;
         shape.lossy = s->lossy;
         shape.tile = op_tile_best(&shape);
         return shape;
@@ -205,6 +211,8 @@ bool check_choice_at(gpu_device *device, const check_shape *s, uint32_t i, check
     else if (verdict == OP_ROW_SHAPE && row->tile != NULL && !s->half)
         snprintf(out->reason, sizeof out->reason,
                  "closed by the self-check, or by --exact: f16 operands are not allowed");
+    else if (verdict == OP_ROW_CLOSED && (row->lossy & OP_OPENED_BY(s->lossy)) != 0)
+        snprintf(out->reason, sizeof out->reason, "closed by the self-check of f16 sums");
     else if (verdict != OP_ROW_MAY && (verdict != OP_ROW_SLOWER || us == 0))
         say(device, row, verdict, out->reason, sizeof out->reason);
     else if (us > 0)

@@ -13,7 +13,7 @@
 typedef struct check_shape {
     uint64_t rows, n, k;
     weight_format format;
-    bool fixed, half; /* what op_products allows */
+    bool fixed, half, half_sums; /* what op_products allows */
     temper_lossy lossy;
 } check_shape;
 

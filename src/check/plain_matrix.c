@@ -18,7 +18,7 @@ static const char plain_code[] =
     "var<private> own_lane: u32;\n"
     "struct Left { at: u32 }\n"
     "struct Right { at: u32 }\n"
-    "struct Result { low: vec4<f32>, high: vec4<f32> }\n"
+    "struct Result { low: vec4<f{{RESULT_BITS}}>, high: vec4<f{{RESULT_BITS}}> }\n"
     "fn left_of_tile(at: u32) -> Left { return Left(at); }\n"
     "fn left_of_x(at: u32) -> Left { return Left(at); }\n"
     "fn right_of_tile(at: u32) -> Right { return Right(at); }\n"
@@ -40,13 +40,20 @@ static const char plain_code[] =
     "        let at = right.at + (own_lane % 2u * 8u + i) * PITCH;\n"
     "        v[i] = product(first, tile[at]) + product(second, tile[at + 1u]);\n"
     "    }\n"
-    "    return Result(sum.low + vec4<f32>(v[0], v[1], v[2], v[3]),\n"
-    "                  sum.high + vec4<f32>(v[4], v[5], v[6], v[7]));\n"
+    "    return Result(sum.low + vec4<f{{RESULT_BITS}}>(vec4<f32>(v[0], v[1], v[2], v[3])),\n"
+    "                  sum.high + vec4<f{{RESULT_BITS}}>(vec4<f32>(v[4], v[5], v[6], v[7])));\n"
     "}\n"
     "fn store(at: u32, sum: Result) {\n"
+    "    let low = vec4<f16>(sum.low);\n"
+    "    let high = vec4<f16>(sum.high);\n"
+    "    if ({{RESULT_BITS}}u == 16u) {\n"
+    "        tile[at + own_lane / 2u * STRIP_PITCH + own_lane % 2u] =\n"
+    "            vec4<u32>(bitcast<vec2<u32>>(low), bitcast<vec2<u32>>(high));\n"
+    "        return;\n"
+    "    }\n"
     "    let to = at + own_lane / 2u * STRIP_PITCH + own_lane % 2u * 2u;\n"
-    "    tile[to] = bitcast<vec4<u32>>(sum.low);\n"
-    "    tile[to + 1u] = bitcast<vec4<u32>>(sum.high);\n"
+    "    tile[to] = bitcast<vec4<u32>>(vec4<f32>(sum.low));\n"
+    "    tile[to + 1u] = bitcast<vec4<u32>>(vec4<f32>(sum.high));\n"
     "}\n";
 
 /* Replaces what begins with `from`, up to and with `to`; false where either is not there. */
@@ -82,7 +89,7 @@ static bool make_source(char text[SOURCE_BYTES], bool wrong)
                               "if (block < end && (step > 0u || steps == 1u)) {"));
 }
 
-const op_kernel_row *check_plain_row(int tile, bool wrong)
+const op_kernel_row *check_plain_row(int tile, bool half_sums, bool wrong)
 {
     static const char *const names[OP_TILES] = {[OP_TILE_128] = "plain_128",
                                                 [OP_TILE_64] = "plain_64",
@@ -91,7 +98,7 @@ const op_kernel_row *check_plain_row(int tile, bool wrong)
                                                 [OP_TILE_16_DEEP] = "plain_16_deep"};
     static char sources[2][SOURCE_BYTES];
     static gpu_kernel kernels[2];
-    static op_kernel_row rows[2][OP_TILES];
+    static op_kernel_row rows[2][2][OP_TILES];
     static op_tile tiles[OP_TILES];
     gpu_kernel *kernel = &kernels[wrong];
     if (kernel->source == NULL) {
@@ -105,11 +112,14 @@ const op_kernel_row *check_plain_row(int tile, bool wrong)
     tiles[tile] = op_tiles[tile];
     if (tile == OP_TILE_16_DEEP)
         tiles[tile].teams /= 2; /* so that 32 KiB of workgroup memory will do */
-    op_kernel_row *row = &rows[wrong][tile];
+    op_kernel_row *row = &rows[wrong][half_sums][tile];
     *row = (op_kernel_row){.name = names[tile],
                            .kernel = kernel,
                            .invocations = op_tile_lanes(&tiles[tile]),
                            .workgroup_memory = op_tile_memory(&tiles[tile]),
+                           .lossy = half_sums ? OP_OPENED_BY(TEMPER_LOSSY_F16_BLOCK) |
+                                                    OP_OPENED_BY(TEMPER_LOSSY_F16_SUMS)
+                                              : 0,
                            .tile = &tiles[tile]};
     return row;
 }

@@ -48,9 +48,12 @@ static temper_status open_chat(temper_engine *engine, const gguf_file *file, err
 
 static const char *products_of(const model *net)
 {
-    if (net != NULL && net->scratch.allowed.lossy == TEMPER_LOSSY_INT8)
+    if (net == NULL)
+        return "f32";
+    const op_products *allowed = &net->scratch.allowed;
+    if (allowed->lossy == TEMPER_LOSSY_INT8)
         return "int8";
-    return net != NULL && net->scratch.allowed.half ? "f16" : "f32";
+    return allowed->half || allowed->lossy != TEMPER_LOSSY_NONE ? "f16" : "f32";
 }
 
 /* What the network alone says. */

@@ -7,8 +7,9 @@
 // Why this version: the inputs of a product on matrix units, with what comes before the product on
 //   the way: up to 32 LANES elements wait in registers until the row's scale is known, more are
 //   read again, and nothing goes through memory in f32. lift[r] is 1 unless the row's largest
-//   magnitude is outside 2^-12 .. 2^15; then it is the power of two that brings it to 2^14: a row
-//   with 7e4 neither overflows nor loses its small values, and no other row is touched.
+//   magnitude is outside 2^low .. 2^(high + 1); then it is the power of two that brings it to
+//   2^high: with -12 and 14 a row with 7e4 neither overflows nor loses its small values, and no
+//   other row is touched. Sums in f16 want less, and the same of every row.
 // NaN and infinity: a row that holds one is not lifted, and they stay what they are.
 // Reference: ref_matmul, of the product that follows, after ref_rmsnorm or ref_silu_gate.
 
@@ -16,8 +17,6 @@ enable f16;
 
 override LANES: u32 = 256;
 
-const EXPONENT_LOW = 115u;     // of 2^-12
-const EXPONENT_HIGH = 141u;    // of 2^14
 const EXPONENT_NONE = 255u;    // of NaN and infinity
 
 struct Params {
@@ -25,6 +24,8 @@ struct Params {
     k: u32,
     x_rows: u32,
     eps: f32,
+    low: u32,      // exponents of f32, biased: rows whose largest is from `low` to `high` stay
+    high: u32,     // and others are brought here
 }
 
 // use prologue
@@ -102,11 +103,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     // Powers of two by their exponents; a row of zeros, NaN or infinity stays as it is.
     let exponent = (bitcast<u32>(bitcast<f32>(most) * factor) >> 23u) & 0xffu;
     let held = exponent == 0u || exponent == EXPONENT_NONE ||
-               (exponent >= EXPONENT_LOW && exponent <= EXPONENT_HIGH);
-    let top = max(exponent, 16u);
-    let lift = select(bitcast<f32>((268u - top) << 23u), 1.0, held);
+               (exponent >= params.low && exponent <= params.high);
+    let up = max(i32(params.high) - i32(max(exponent, 16u)), -126);
+    let lift = select(bitcast<f32>(u32(127 + up) << 23u), 1.0, held);
     if (lane == 0u) {
-        scale[row] = select(bitcast<f32>((top - 14u) << 23u), 1.0, held);
+        scale[row] = select(bitcast<f32>(u32(127 - up) << 23u), 1.0, held);
     }
     put(row, e0, v0, factor, lift);
     put(row, e1, v1, factor, lift);

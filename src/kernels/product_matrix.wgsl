@@ -1,5 +1,6 @@
 // y[r, c] = xs[r] * sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1: f16
-// times f16 added up in f32 by subgroup matrices.
+// times f16 added up by subgroup matrices in f32 or, lossy, in f16: with IN_BLOCKS = 1 the 32 UNITS
+// along k that a step of a team has, and f32 across steps, else all of k that a team has.
 //
 // Shapes: x f16 in blocks of 32 along k, [K / 32][x_rows][32], x_rows the rows rounded up to
 //   whole tiles; xs f32 [rows], powers of two; W one part of a weight (piece weight); y f32, read
@@ -12,9 +13,9 @@
 //   tiles of a band of rows (x), of all columns (y), and the bands (z): what runs at one time
 //   shares its inputs in the cache. With slices above 1 (one band at most) z is a slice of k
 //   instead, whose sums go to y + slice * slice_quads.
-// Needs: f16, subgroup matrices f16 to f32 of 16 x 16 x 16, subgroups of 32 lanes, 32 SUB_M SUB_N
-//   TEAMS invocations; 16 TEAMS max((STAGE_X TILE_M + TILE_N) (4 UNITS + 1), SUB_M SUB_N 16 (4
-//   ACROSS + 1)) bytes of workgroup memory.
+// Needs: f16, subgroup matrices f16 to f32 (RESULT_BITS = 32) or f16 (16) of 16 x 16 x 16,
+//   subgroups of 32 lanes, 32 SUB_M SUB_N TEAMS invocations; 16 TEAMS max((STAGE_X TILE_M + TILE_N)
+//   (4 UNITS + 1), SUB_M SUB_N 16 (4 ACROSS + 1)) bytes of workgroup memory.
 // Why this version: the weight is unpacked on its way into workgroup memory, a quarter of the
 //   bytes of halves and no scratch; words of the next step wait in registers while this one
 //   multiplies. Rows there are padded by 16 bytes against bank conflicts. STAGE_X = 0 reads x from
@@ -23,7 +24,10 @@
 //   storing them to y. They are named, in structs, because arrays of matrices end in memory (8
 //   times slower). 295 TFLOP/s on an H200 (2048 x 8192 x 2048, 4-bit), 46 % of what its matrix
 //   units do in registers.
+//   Results in f16 take half the registers, and on some cards half the time. They cannot become f32
+//   but through memory: IN_BLOCKS pays that way for every step.
 // Rounding: an element of W is rounded to f16 as pieces weight_f16 and weight_entry say; x was.
+//   That no sum in f16 overflows is product_input's care, which knows the weight's largest element.
 // Reference: ref_matmul.
 
 diagnostic(off, chromium.subgroup_matrix_uniformity);
@@ -38,6 +42,8 @@ enable chromium_experimental_subgroup_matrix;
 // option TEAMS = 1
 // option UNITS = 1
 // option STAGE_X = 1
+// option RESULT_BITS = 32
+// option IN_BLOCKS = 0
 
 const DOWN = {{DOWN}}u;
 const ACROSS = {{ACROSS}}u;
@@ -46,6 +52,7 @@ const SUB_N = {{SUB_N}}u;
 const TEAMS = {{TEAMS}}u;
 const UNITS = {{UNITS}}u;
 const STAGE_X = {{STAGE_X}}u;
+const IN_BLOCKS = {{IN_BLOCKS}}u;
 
 const TILE_M = 16u * DOWN * SUB_M;
 const TILE_N = 16u * ACROSS * SUB_N;
@@ -59,7 +66,10 @@ const AT_W = STAGE_X * TILE_M * PITCH;    // in a team's stage: x, then W
 const STAGE = AT_W + TILE_N * PITCH;
 const X_LOADS = TILE_M * UNITS * 4u / TEAM;
 const ENTRIES = TILE_N * UNITS / TEAM;
-const STRIP_PITCH = 4u * ACROSS + 1u;     // of 16 rows of sums, in vec4
+const STRIP_PITCH = 4u * ACROSS + 1u;     // of 16 rows of sums, in words of four floats
+const RESULT = {{RESULT_BITS}}u / 8u;     // words of a matrix's row of sums
+// Whether strips hold halves at the end.
+const HALF_STRIPS = {{RESULT_BITS}}u == 16u && IN_BLOCKS == 0u;
 const STRIP = 16u * STRIP_PITCH;
 const STRIP_QUADS = 64u * ACROSS;
 
@@ -92,7 +102,7 @@ var<workgroup> tile: array<vec4<u32>, TEAMS * max(STAGE, SUBGROUPS * STRIP)>;
 // Matrices: from here to the next line of this kind, tests on devices without them put plain code.
 alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
-alias Result = subgroup_matrix_result<f32, 16, 16>;
+alias Result = subgroup_matrix_result<f{{RESULT_BITS}}, 16, 16>;
 
 fn left_of_tile(at: u32) -> Left {
     return subgroupMatrixLoad<Left, row_major>(&tile, at, PITCH);
@@ -168,18 +178,92 @@ fn add(l: Lefts, at_w: u32, column: Column) -> Column {
 fn store_strip(at: u32, s0: Result, s1: Result, s2: Result, s3: Result) {
     store(at, s0);
     if (ACROSS > 1u) {
-        store(at + 4u, s1);
+        store(at + RESULT, s1);
     }
     if (ACROSS > 2u) {
-        store(at + 8u, s2);
-        store(at + 12u, s3);
+        store(at + 2u * RESULT, s2);
+        store(at + 3u * RESULT, s3);
     }
 }
 
-// A quad of sums: where it is in the strips, its row and its column of quads in y; none: past the
-//   edge.
+// What a lane has of a matrix in f32: eight columns of row lane / 2.
+struct Wide {
+    low: vec4<f32>,
+    high: vec4<f32>,
+}
+
+fn two_halves(word: u32) -> vec2<f32> {
+    return vec2<f32>(bitcast<vec2<f16>>(word));
+}
+
+fn four_halves(words: vec2<u32>) -> vec4<f32> {
+    return vec4<f32>(two_halves(words.x), two_halves(words.y));
+}
+
+// Adds what the lane has of a matrix of halves at `at`, its row's first word.
+fn add_halves(at: u32, sum: Wide) -> Wide {
+    let words = tile[at];
+    return Wide(sum.low + four_halves(words.xy), sum.high + four_halves(words.zw));
+}
+
+fn store_wide(at: u32, sum: Wide) {
+    tile[at] = bitcast<vec4<u32>>(sum.low);
+    tile[at + 1u] = bitcast<vec4<u32>>(sum.high);
+}
+
+// A row of matrices across, of one step.
+struct Across {
+    a: Wide,
+    b: Wide,
+    c: Wide,
+    d: Wide,
+}
+
+fn add_strip(strip: u32, lane: u32, s0: Result, s1: Result, s2: Result, s3: Result,
+             sum: Across) -> Across {
+    var wide = sum;
+    workgroupBarrier();
+    store_strip(strip, s0, s1, s2, s3);
+    workgroupBarrier();
+    let at = strip + lane / 2u * STRIP_PITCH + lane % 2u;
+    wide.a = add_halves(at, wide.a);
+    if (ACROSS > 1u) {
+        wide.b = add_halves(at + RESULT, wide.b);
+    }
+    if (ACROSS > 2u) {
+        wide.c = add_halves(at + 2u * RESULT, wide.c);
+        wide.d = add_halves(at + 3u * RESULT, wide.d);
+    }
+    return wide;
+}
+
+fn store_across(strip: u32, lane: u32, sum: Across) {
+    let at = strip + lane / 2u * STRIP_PITCH + 2u * (lane % 2u);
+    store_wide(at, sum.a);
+    if (ACROSS > 1u) {
+        store_wide(at + 4u, sum.b);
+    }
+    if (ACROSS > 2u) {
+        store_wide(at + 8u, sum.c);
+        store_wide(at + 12u, sum.d);
+    }
+}
+
+// 16 rows of a subgroup's part as write_strips reads them.
+fn finish_strip(strip: u32, lane: u32, s0: Result, s1: Result, s2: Result, s3: Result,
+                wide: Across) {
+    if (IN_BLOCKS == 1u) {
+        store_across(strip, lane, wide);
+    } else {
+        store_strip(strip, s0, s1, s2, s3);
+    }
+}
+
+// A quad of sums: where it is in the strips (of halves also which half of the word), its row and
+//   its column of quads in y; none: past the edge.
 struct Quad {
     at: u32,
+    odd: bool,
     row: u32,
     quad: u32,
     none: bool,
@@ -191,7 +275,8 @@ fn quad_of(i: u32, corner: vec2<u32>) -> Quad {
     let c = i % (4u * ACROSS);
     let row = corner.x + strip / SUB_N * (16u * DOWN) + r;
     let quad = corner.y + strip % SUB_N * (4u * ACROSS) + c;
-    return Quad(strip * STRIP + r * STRIP_PITCH + c, row, quad,
+    let word = select(c, c / 2u, HALF_STRIPS);
+    return Quad(strip * STRIP + r * STRIP_PITCH + word, c % 2u == 1u, row, quad,
                 i >= SUBGROUPS * STRIP_QUADS || row >= params.rows || 4u * quad >= params.cols);
 }
 
@@ -206,13 +291,21 @@ fn sum_before(q: Quad) -> vec4<f32> {
     return y[y_at(q, 0u)];
 }
 
+fn quad_at(at: u32, odd: bool) -> vec4<f32> {
+    let words = tile[at];
+    if (HALF_STRIPS) {
+        return four_halves(select(words.xy, words.zw, odd));
+    }
+    return bitcast<vec4<f32>>(words);
+}
+
 fn write_quad(q: Quad, slice: u32, before: vec4<f32>) {
     if (q.none) {
         return;
     }
     var sum = vec4<f32>(0.0);
     for (var t = 0u; t < TEAMS; t++) {
-        sum += bitcast<vec4<f32>>(tile[q.at + t * SUBGROUPS * STRIP]);
+        sum += quad_at(q.at + t * SUBGROUPS * STRIP, q.odd);
     }
     y[y_at(q, slice)] = fma(sum, vec4<f32>(x_scale[q.row]), before);
 }
@@ -305,11 +398,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         w1 = weight_entry(w_n1, min(w_kb1, blocks - 1u));
     }
 
-    // sJ: columns 16 J of the subgroup's part.
+    // sJ: columns 16 J of the subgroup's part; with IN_BLOCKS of this step, and wideJ rows 16 J of
+    // the steps before.
+    var none: Column;
+    var wide0: Across;
+    var wide1: Across;
+    var wide2: Across;
+    var wide3: Across;
     var s0: Column;
     var s1: Column;
     var s2: Column;
     var s3: Column;
+    let strip = subgroup * STRIP;
+    let in_subgroup = thread % 32u;
     for (var step = 0u; step < steps; step++) {
         if (STAGE_X == 1u) {
             tile[x_to0] = x0;
@@ -381,21 +482,34 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 }
             }
         }
+        if (IN_BLOCKS == 1u) {
+            wide0 = add_strip(strip, in_subgroup, s0.a, s1.a, s2.a, s3.a, wide0);
+            if (DOWN > 1u) {
+                wide1 = add_strip(strip, in_subgroup, s0.b, s1.b, s2.b, s3.b, wide1);
+            }
+            if (DOWN > 2u) {
+                wide2 = add_strip(strip, in_subgroup, s0.c, s1.c, s2.c, s3.c, wide2);
+                wide3 = add_strip(strip, in_subgroup, s0.d, s1.d, s2.d, s3.d, wide3);
+            }
+            s0 = none;
+            s1 = none;
+            s2 = none;
+            s3 = none;
+        }
         workgroupBarrier();
     }
 
-    let strip = subgroup * STRIP;
     let corner = vec2<u32>(m0, n0 / 4u);
-    store_strip(strip, s0.a, s1.a, s2.a, s3.a);
+    finish_strip(strip, in_subgroup, s0.a, s1.a, s2.a, s3.a, wide0);
     write_strips(thread, corner, slice);
     if (DOWN > 1u) {
-        store_strip(strip, s0.b, s1.b, s2.b, s3.b);
+        finish_strip(strip, in_subgroup, s0.b, s1.b, s2.b, s3.b, wide1);
         write_strips(thread, corner + vec2<u32>(16u, 0u), slice);
     }
     if (DOWN > 2u) {
-        store_strip(strip, s0.c, s1.c, s2.c, s3.c);
+        finish_strip(strip, in_subgroup, s0.c, s1.c, s2.c, s3.c, wide2);
         write_strips(thread, corner + vec2<u32>(32u, 0u), slice);
-        store_strip(strip, s0.d, s1.d, s2.d, s3.d);
+        finish_strip(strip, in_subgroup, s0.d, s1.d, s2.d, s3.d, wide3);
         write_strips(thread, corner + vec2<u32>(48u, 0u), slice);
     }
 }

@@ -224,7 +224,13 @@ temper_status model_choose_products(model *m, bool exact, temper_lossy lossy, er
     m->scratch.allowed.lossy = lossy;
     m->scratch.allowed.half = false;
     m->scratch.allowed.fixed = !exact;
-    return exact ? TEMPER_OK : op_matmul_check(m->device, &m->scratch.allowed.half, err);
+    if (exact)
+        return TEMPER_OK;
+    op_products *allowed = &m->scratch.allowed;
+    const temper_status status = op_matmul_check(m->device, &allowed->half, err);
+    return status == TEMPER_OK
+               ? op_matmul_check_lossy(m->device, lossy, &allowed->half_sums, err)
+               : status;
 }
 
 /* The scratch that the products of prompts want; 0 where they want none. */

@@ -14,7 +14,8 @@ typedef struct weights_bench {
     uint8_t *file_rows;
     const uint8_t **sources;
     weight_planes planes;
-    bool halves; /* f16 holds all rows that went over it since the chunk began */
+    double largest; /* of all rows that went over it since the chunk began: weight_suits_f16's, or
+                       INFINITY where f16 does not hold them */
 } weights_bench;
 
 struct weights_loader {

@@ -5,7 +5,6 @@
  */
 #include <assert.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -28,7 +27,7 @@ typedef struct job {
     uint64_t words[WEIGHT_PLANES];
     uint64_t slices[WEIGHT_PLANES]; /* of SLICE_WORDS, the last one less */
     random_state seed;
-    atomic_bool halves;
+    double largest[CREW_MOST]; /* of each member's slices, as in weights_bench */
 } job;
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -111,10 +110,10 @@ static void check_slice(uint64_t part, uint32_t member, void *user)
 {
     job *j = user;
     const uint64_t first = part * WEIGHT_ROWS;
-    (void)member;
+    double *largest = &j->largest[member];
     if (!weight_suits_f16(j->format, j->k, j->planes, weight_stride(j->rows), first,
-                          min_u64(WEIGHT_ROWS, j->rows - first)))
-        atomic_store(&j->halves, false);
+                          min_u64(WEIGHT_ROWS, j->rows - first), largest))
+        *largest = INFINITY;
 }
 
 /* Makes the block in `memory`, which has room for it. */
@@ -128,9 +127,16 @@ static void make_block(job *j, crew *members, uint32_t *memory)
         memory += j->words[p];
         slices += j->slices[p];
     }
-    atomic_init(&j->halves, true);
     crew_run(members, slices, fill_slice, j);
     crew_run(members, ceil_div(j->rows, WEIGHT_ROWS), check_slice, j);
+}
+
+static double largest_of(const job *j)
+{
+    double largest = 0.0;
+    for (uint32_t i = 0; i < CREW_MOST; i++)
+        largest = fmax(largest, j->largest[i]);
+    return largest;
 }
 
 /* Queues `count` times `rows` rows from row `to` of the weight on: each time the first words of the
@@ -150,7 +156,7 @@ static temper_status send(const job *j, gpu_upload *upload, op_weight *weight, u
         at += bytes;
     }
     for (uint64_t i = 0; i < count; i++)
-        op_weight_upload_rows(weight, to + i * rows, rows, upload, atomic_load(&j->halves));
+        op_weight_upload_rows(weight, to + i * rows, rows, upload, largest_of(j));
     return gpu_upload_send(upload, err);
 }
 

@@ -5,6 +5,7 @@
  * to where they belong in the block. Meanwhile the chunk before goes to the device.
  */
 #include <assert.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -85,8 +86,8 @@ static temper_status load_piece(job *j, uint64_t row, uint64_t rows, weights_ben
     }
     const uint64_t stride = weight_stride(rows);
     weight_repack_rows(type, k, rows, bench->sources, bench->planes, stride, 0);
-    bench->halves =
-        bench->halves && weight_suits_f16(j->weight->format, k, bench->planes, stride, 0, rows);
+    if (!weight_suits_f16(j->weight->format, k, bench->planes, stride, 0, rows, &bench->largest))
+        bench->largest = INFINITY;
     copy_lines(j, bench, row - j->row, rows);
     return TEMPER_OK;
 }
@@ -137,25 +138,25 @@ static temper_status begin_chunk(job *j, uint64_t row, uint64_t rows, error *err
     j->row = row;
     j->rows = rows;
     for (uint32_t i = 0; i < crew_size(loader->crew); i++)
-        j->benches[i].halves = true;
+        j->benches[i].largest = 0.0;
     crew_start(loader->crew, ceil_div(rows, j->piece), work, j);
     return TEMPER_OK;
 }
 
-/* Waits until all of it is there; *halves: f16 holds it. */
-static temper_status end_chunk(job *j, bool *halves, error *err)
+/* Waits until all of it is there; *largest: of its rows, as in weights_bench. */
+static temper_status end_chunk(job *j, double *largest, error *err)
 {
     crew_finish(j->loader->crew);
-    *halves = true;
+    *largest = 0.0;
     for (uint32_t i = 0; i < crew_size(j->loader->crew); i++)
-        *halves = *halves && j->benches[i].halves;
+        *largest = fmax(*largest, j->benches[i].largest);
     return first_error(j, err);
 }
 
 static temper_status send_chunk(const job *j, op_weight *weight, uint64_t to, uint64_t rows,
-                                bool halves, error *err)
+                                double largest, error *err)
 {
-    op_weight_upload_rows(weight, to, rows, j->loader->upload, halves);
+    op_weight_upload_rows(weight, to, rows, j->loader->upload, largest);
     const temper_status status = gpu_upload_send(j->loader->upload, err);
     return status == TEMPER_OK ? weights_report(j->loader, rows * j->row_bytes, err) : status;
 }
@@ -164,21 +165,22 @@ static temper_status send_chunk(const job *j, op_weight *weight, uint64_t to, ui
 static temper_status load_chunks(job *j, uint64_t rows, uint64_t chunk, op_weight *weight,
                                  uint64_t to, error *err)
 {
-    bool halves = false;
+    double largest = 0.0;
     uint64_t sent = 0;
     temper_status status = begin_chunk(j, 0, min_u64(chunk, rows), err);
     if (status == TEMPER_OK)
-        status = end_chunk(j, &halves, err);
+        status = end_chunk(j, &largest, err);
     while (status == TEMPER_OK && sent < rows) {
         const uint64_t ready = min_u64(chunk, rows - sent), next = sent + ready;
-        const bool more = next < rows, fit = halves;
+        const double of_ready = largest;
+        const bool more = next < rows;
         if (more)
             status = begin_chunk(j, next, min_u64(chunk, rows - next), err);
         if (status != TEMPER_OK)
             return status;
-        status = send_chunk(j, weight, to + sent, ready, fit, err);
+        status = send_chunk(j, weight, to + sent, ready, of_ready, err);
         if (more) {
-            const temper_status ended = end_chunk(j, &halves, status == TEMPER_OK ? err : NULL);
+            const temper_status ended = end_chunk(j, &largest, status == TEMPER_OK ? err : NULL);
             status = status == TEMPER_OK ? ended : status;
         }
         sent = next;

@@ -68,6 +68,7 @@ typedef struct op_weight {
     const char *label;  /* owned copy */
     gpu_device *device; /* one reference */
     bool halves;        /* f16 holds all rows written so far (weight_suits_f16) */
+    double largest;     /* what none of their elements passes; means something where f16 does */
     uint32_t part_count;
     op_weight_part parts[]; /* ascending row0, no gaps */
 } op_weight;
@@ -88,9 +89,10 @@ temper_status op_weight_write_rows(op_weight *weight, uint64_t row0, uint64_t ro
                                    weight_planes planes, error *err);
 
 /* The same from the block of an upload that is next to be sent (gpu.h): the planes lie there one
- * after another from its first byte on. `halves` is what weight_suits_f16 says of the rows. */
+ * after another from its first byte on. `largest` is what weight_suits_f16 says of the rows,
+ * INFINITY where f16 does not hold them. */
 void op_weight_upload_rows(op_weight *weight, uint64_t row0, uint64_t rows, gpu_upload *upload,
-                           bool halves);
+                           double largest);
 
 /* A weight without its planes, on no device: what it would be like. */
 temper_status op_weight_outline(weight_format format, uint64_t n, uint64_t k, const char *label,
@@ -139,7 +141,9 @@ typedef struct op_products {
     bool half;     /* operands may be rounded to f16 (sums stay f32): error about 3e-4 of the
                       root mean square. Set it only where op_matmul_check says so; a weight that
                       f16 does not hold is multiplied in f32 all the same */
-    temper_lossy lossy; /* the kernels that this opens come before all others, on any device */
+    temper_lossy lossy; /* the kernels that this opens come before all others, on any device; set
+                           it where op_matmul_check_lossy accepts it */
+    bool half_sums;     /* sums of f16 on matrix units too: what that said */
 } op_products;
 
 /* Bytes for products of up to so many rows with a weight; 0 where none would be used. */
@@ -154,6 +158,12 @@ op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format forma
  * first call on a device computes and waits; what it finds stays with the device, and a refusal is
  * logged. False on devices without matrix units. */
 temper_status op_matmul_check(gpu_device *device, bool *half, error *err);
+
+/* Whether a device runs a kernel that `lossy` opens: TEMPER_OK, or TEMPER_UNSUPPORTED with what it
+ * lacks. Sums in f16 on matrix units are compared with f32 as op_matmul_check does, the first time;
+ * *half_sums says whether they are good. */
+temper_status op_matmul_check_lossy(gpu_device *device, temper_lossy lossy, bool *half_sums,
+                                    error *err);
 
 /* As op_matmul into columns [column, column + N) of a wider y [rows, width]: how weights of
  * different types share an output. column + N <= width < 2^32 (assert). The other columns stay as

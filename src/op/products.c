@@ -8,6 +8,7 @@
  * In f32 nothing is rounded but the sums.
  */
 #include <assert.h>
+#include <math.h>
 
 #include "base/checked.h"
 #include "kernels/kernels.gen.h"
@@ -27,18 +28,29 @@ enum {
 
 /* ---- which devices, which shapes ------------------------------------------------------------- */
 
-bool op_half_runs(gpu_device *device)
+/* Halves by halves of 16 x 16 x 16, added up in `result`. */
+static bool multiplies(gpu_device *device, gpu_component result)
 {
     const gpu_adapter_info *info = gpu_device_adapter(device);
     if (info->subgroup_min != 32 || info->subgroup_max != 32)
         return false;
     for (uint32_t i = 0; i < info->matrix_count; i++) {
         const gpu_matrix_shape *m = &info->matrices[i];
-        if (m->component == GPU_COMPONENT_F16 && m->result == GPU_COMPONENT_F32 && m->m == 16 &&
-            m->n == 16 && m->k == 16)
+        if (m->component == GPU_COMPONENT_F16 && m->result == result && m->m == 16 && m->n == 16 &&
+            m->k == 16)
             return true;
     }
     return false;
+}
+
+bool op_half_runs(gpu_device *device)
+{
+    return multiplies(device, GPU_COMPONENT_F32);
+}
+
+bool op_half_sums_run(gpu_device *device)
+{
+    return multiplies(device, GPU_COMPONENT_F16);
 }
 
 bool op_steel_fits(const op_shape *shape)
@@ -52,9 +64,9 @@ bool op_steel_fits(const op_shape *shape)
  * one bind group serves any number of them. */
 enum { SCALES_BYTES = OP_PRODUCT_ROWS * 4 };
 
-static uint64_t halves_bytes(uint64_t rows, uint64_t k)
+uint64_t op_halves_scratch_bytes(uint64_t rows, uint64_t k)
 {
-    return ceil_div(rows, WIDEST_TILE) * WIDEST_TILE * k * 2;
+    return SCALES_BYTES + ceil_div(rows, WIDEST_TILE) * WIDEST_TILE * k * 2;
 }
 
 /* A vec4 of sums is never cut: rows of sums are so many columns wide. */
@@ -68,7 +80,7 @@ op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_ro
                                           uint32_t rows)
 {
     if (op_row_is_lossy_product(row))
-        return op_lossy_scratch_bytes(k, rows);
+        return op_lossy_scratch_bytes(row, k, rows);
     if (row->tile == NULL)
         return (op_product_bytes){0, 0};
     const uint64_t most = gpu_device_limits(device)->max_storage_binding;
@@ -82,7 +94,7 @@ op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_ro
         const uint64_t all = slices > 1 ? last * slices * pitch_of(n) * 4 : 0;
         sums = max_u64(sums, max_u64(least, min_u64(all, most)));
     }
-    return (op_product_bytes){SCALES_BYTES + halves_bytes(rows, k), sums};
+    return (op_product_bytes){op_halves_scratch_bytes(rows, k), sums};
 }
 
 op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
@@ -95,6 +107,8 @@ op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format forma
                       .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
                       .scratch = true,
                       .half = true,
+                      .holds = true,
+                      .half_sums = true,
                       .lossy = lossy};
     rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
     for (uint64_t next = 2; rows >= 2 && shape.rows < rows; next = op_next_class(next)) {
@@ -128,12 +142,12 @@ static uint32_t slices_of(const product *p)
                          p->weight->n, p->weight->k);
 }
 
-static gpu_view scales_view(gpu_view scratch)
+gpu_view op_scales_view(gpu_view scratch)
 {
     return (gpu_view){scratch.buffer, scratch.offset, SCALES_BYTES};
 }
 
-static gpu_view halves_view(gpu_device *device, gpu_view scratch, uint64_t own)
+gpu_view op_halves_view(gpu_device *device, gpu_view scratch, uint64_t own)
 {
     const uint64_t all = (scratch.size - SCALES_BYTES) / 16 * 16;
     return (gpu_view){scratch.buffer, scratch.offset + SCALES_BYTES,
@@ -145,7 +159,20 @@ static gpu_view whole_quads(gpu_view view)
     return (gpu_view){view.buffer, view.offset, view.size / 16 * 16};
 }
 
-void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_view x,
+/* 2^-12 to 2^14 and more: neither end rounds. */
+const op_lift op_lift_operands = {127 - 12, 127 + 14};
+
+op_lift op_lift_for_sums(double largest, uint64_t count)
+{
+    enum { LEAST = -30, MOST = 14 };
+    /* A row's largest is below 2^(high + 1). */
+    const double room = largest > 0 ? 65504 / (largest * (double)count) : 65504;
+    const int exponent = ilogb(room) - 1;
+    const int high = exponent < LEAST ? LEAST : exponent > MOST ? MOST : exponent;
+    return (op_lift){(uint32_t)(127 + high), (uint32_t)(127 + high)};
+}
+
+void op_record_product_input(gpu_recorder *rec, const op_prologue *before, op_lift lift, gpu_view x,
                              uint32_t rows, uint32_t x_rows, uint64_t k, gpu_view scratch)
 {
     gpu_device *device = gpu_recorder_device(rec);
@@ -157,18 +184,38 @@ void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_v
     const struct kernel_product_input_views views = {
         .x = whole_quads(x),
         .weight = whole_quads(before->kind == OP_PROLOGUE_RMSNORM ? before->weight : x),
-        .out = halves_view(device, scratch, x_rows * k * 2),
-        .scale = scales_view(scratch),
+        .out = op_halves_view(device, scratch, x_rows * k * 2),
+        .scale = op_scales_view(scratch),
     };
     const struct kernel_product_input_params params = {
         .rows = rows,
         .k = (uint32_t)k,
         .x_rows = x_rows,
         .eps = before->eps,
+        .low = lift.low,
+        .high = lift.high,
     };
     const op_grid grid = op_fold(device, rows);
     gpu_record_work(rec, rows * k * 6, rows * k * 2);
     kernel_product_input_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);
+}
+
+static bool sums_are_halves(const product *p)
+{
+    return p->row->lossy != 0;
+}
+
+static bool sums_are_in_blocks(const product *p)
+{
+    return sums_are_halves(p) && p->with->lossy == TEMPER_LOSSY_F16_BLOCK;
+}
+
+static op_lift lift_of(const product *p)
+{
+    const uint64_t k = p->weight->k, step = WEIGHT_BLOCK * p->row->tile->units;
+    return sums_are_halves(p)
+               ? op_lift_for_sums(p->weight->largest, sums_are_in_blocks(p) ? step : k)
+               : op_lift_operands;
 }
 
 static gpu_pipeline *pipeline_of(const product *p)
@@ -183,6 +230,8 @@ static gpu_pipeline *pipeline_of(const product *p)
         .teams = t->teams,
         .units = t->units,
         .stage_x = t->stage_x,
+        .result_bits = sums_are_halves(p) ? 16 : 32,
+        .in_blocks = sums_are_in_blocks(p),
         .layout = (uint32_t)format.layout,
         .scale = (uint32_t)format.scale,
         .group = format.group ? format.group : 8,
@@ -223,8 +272,8 @@ static void multiply(const product *p, const op_weight_part *part, target to, ui
         .data = data,
         .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
         .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
-        .x = halves_view(device, p->with->scratch, p->x_rows * p->weight->k * 2),
-        .x_scale = scales_view(p->with->scratch),
+        .x = op_halves_view(device, p->with->scratch, p->x_rows * p->weight->k * 2),
+        .x_scale = op_scales_view(p->with->scratch),
         .y = whole_quads(to.view),
     };
     struct kernel_product_matrix_params params = {
@@ -308,7 +357,8 @@ static void record_half(product *p, const op_prologue *before)
                        SCALES_BYTES + p->x_rows * k * 2) ||
         !op_check_view(p->rec, "matmul", "sums", p->with->sums, least * slices))
         return;
-    op_record_product_input(p->rec, before, p->x, p->rows, p->x_rows, k, p->with->scratch);
+    op_record_product_input(p->rec, before, lift_of(p), p->x, p->rows, p->x_rows, k,
+                            p->with->scratch);
     for (uint32_t i = 0; i < p->weight->part_count; i++)
         multiply_part(p, &p->weight->parts[i]);
 }

@@ -12,8 +12,9 @@
 #include "op/op.h"
 #include "op/rows.h"
 
-/* Marks that this room keeps with a device. */
-enum { MARK_CHECKED = 1, MARK_HALF_GOOD = 2 };
+/* Marks that this room keeps with a device: of what TEMPER_LOSSY_NONE allows, and shifted by twice
+ * its number, of what each option opens. */
+enum { MARK_CHECKED = 1, MARK_GOOD = 2 };
 
 enum { CHECK_ROWS = 70, CHECK_COLS = 200 };
 
@@ -31,6 +32,7 @@ typedef struct trial {
     gpu_buffer *x, *y, *scratch, *sums;
     op_weight *weight;
     float *got, *want;
+    temper_lossy lossy;
 } trial;
 
 static void trial_close(trial *t)
@@ -107,7 +109,8 @@ static temper_status trial_open(trial *t, gpu_device *device, const op_kernel_ro
 /* One product by the row, or with NULL as op_matmul computes it. */
 static void trial_record(gpu_recorder *rec, const trial *t, const op_kernel_row *row)
 {
-    const op_products with = {.scratch = gpu_whole(t->scratch), .sums = gpu_whole(t->sums)};
+    const op_products with = {
+        .scratch = gpu_whole(t->scratch), .sums = gpu_whole(t->sums), .lossy = t->lossy};
     if (row == NULL)
         op_matmul(rec, t->weight, gpu_whole(t->x), gpu_whole(t->y), CHECK_ROWS, OP_WRITE);
     else
@@ -126,8 +129,24 @@ static temper_status trial_run(const trial *t, gpu_device *device, const op_kern
     return status == TEMPER_OK ? gpu_wait(device, ticket, out, gpu_buffer_size(t->y), err) : status;
 }
 
-/* Largest difference under 1 % of the mean magnitude, mean difference under 0.5 % of it. */
-static bool close_enough(const float *got, const float *want, uint64_t count)
+/* Of the mean magnitude of all results. */
+typedef struct tolerance {
+    double largest, mean; /* difference */
+} tolerance;
+
+/* Rounding to f16 is off by 2e-4 on average, of operands once, of f16 sums at each of up to K
+ * additions: a sum that grows as a random walk ends sqrt(K / 2) times that off, and the largest of
+ * 14000 is five times as much. Twice that, beside what operands are allowed. */
+static tolerance tolerance_for(const op_kernel_row *row, temper_lossy lossy, uint32_t k)
+{
+    const uint32_t block = WEIGHT_BLOCK * row->tile->units;
+    const double steps = lossy == TEMPER_LOSSY_NONE        ? 0
+                         : lossy == TEMPER_LOSSY_F16_BLOCK ? block
+                                                           : k;
+    return (tolerance){0.01 + 2.5e-3 * sqrt(steps), 0.005 + 3e-4 * sqrt(steps)};
+}
+
+static bool close_enough(const float *got, const float *want, uint64_t count, tolerance allowed)
 {
     double size = 0, largest = 0, sum = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -138,14 +157,15 @@ static bool close_enough(const float *got, const float *want, uint64_t count)
         largest = fmax(largest, off);
         sum += off;
     }
-    return largest < 0.01 * size / (double)count && sum < 0.005 * size;
+    return largest < allowed.largest * size / (double)count && sum < allowed.mean * size;
 }
 
-temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err)
+temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, temper_lossy lossy,
+                            bool *agrees, error *err)
 {
     *agrees = true;
     for (uint32_t i = 0; *agrees && i < TRIALS; i++) {
-        trial t = {0};
+        trial t = {.lossy = lossy};
         if (!op_tile_takes_k(row->tile, trials[i].k))
             continue;
         temper_status status = trial_open(&t, device, row, trials[i].k, trials[i].scale, err);
@@ -154,7 +174,8 @@ temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *
         if (status == TEMPER_OK)
             status = trial_run(&t, device, row, t.got, err);
         if (status == TEMPER_OK)
-            *agrees = close_enough(t.got, t.want, (uint64_t)CHECK_ROWS * CHECK_COLS);
+            *agrees = close_enough(t.got, t.want, (uint64_t)CHECK_ROWS * CHECK_COLS,
+                                   tolerance_for(row, lossy, trials[i].k));
         trial_close(&t);
         if (status != TEMPER_OK)
             return status;
@@ -162,18 +183,20 @@ temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *
     return TEMPER_OK;
 }
 
-static bool is_tried(gpu_device *device, const op_kernel_row *row)
+static bool is_tried(gpu_device *device, const op_kernel_row *row, temper_lossy lossy)
 {
-    return row->tile != NULL && op_row_runs(device, row);
+    const uint32_t opened_by = lossy != TEMPER_LOSSY_NONE ? OP_OPENED_BY(lossy) : 0;
+    return row->tile != NULL && (row->lossy & opened_by) == opened_by &&
+           (row->lossy != 0) == (opened_by != 0) && op_row_runs(device, row);
 }
 
 /* Asks for the pipelines of all rows, so that they are made side by side. */
-static temper_status ask(gpu_device *device, error *err)
+static temper_status ask(gpu_device *device, temper_lossy lossy, error *err)
 {
     for (uint32_t i = 0; i < op_table_matmul.count; i++) {
         const op_kernel_row *row = &op_table_matmul.rows[i];
-        trial t = {0};
-        if (!is_tried(device, row))
+        trial t = {.lossy = lossy};
+        if (!is_tried(device, row, lossy))
             continue;
         temper_status status = trial_open(&t, device, row, trials[0].k, trials[0].scale, err);
         if (status == TEMPER_OK) {
@@ -190,10 +213,10 @@ static temper_status ask(gpu_device *device, error *err)
 
 /* Whether the row is good, and why not where it is not. Memory that is lacking and a device that
  * has failed are errors; a kernel that the driver does not take is a row that is no good. */
-static temper_status judge(gpu_device *device, const op_kernel_row *row, bool *good, error *why,
-                           error *err)
+static temper_status judge(gpu_device *device, const op_kernel_row *row, temper_lossy lossy,
+                           bool *good, error *why, error *err)
 {
-    const temper_status status = op_row_agrees(device, row, good, why);
+    const temper_status status = op_row_agrees(device, row, lossy, good, why);
     if (status == TEMPER_OK && !*good)
         error_set(why, TEMPER_INTERNAL, "the results of %s are wrong", row->name);
     if (status == TEMPER_OK)
@@ -207,27 +230,63 @@ static temper_status judge(gpu_device *device, const op_kernel_row *row, bool *g
     return device_status;
 }
 
-temper_status op_matmul_check(gpu_device *device, bool *half, error *err)
+static void tell(gpu_device *device, temper_lossy lossy, const error *why)
 {
-    *half = (gpu_device_marks(device) & MARK_HALF_GOOD) != 0;
-    if (gpu_device_marks(device) & MARK_CHECKED)
+    const char *name = gpu_device_adapter(device)->name;
+    if (lossy == TEMPER_LOSSY_NONE)
+        log_message(LOG_WARNING, "%s does not multiply f16 matrices (%s): products stay in f32",
+                    name, why->text);
+    else
+        log_message(LOG_WARNING, "%s does not add f16 matrices up in f16 (%s): %s goes without",
+                    name, why->text, temper_lossy_name(lossy));
+}
+
+/* Tries all rows on matrix units that are always open (TEMPER_LOSSY_NONE) or that an option opens;
+ * the first time on a device. */
+static temper_status check_rows(gpu_device *device, temper_lossy lossy, bool *all_good, error *err)
+{
+    const uint32_t shift = 2 * (uint32_t)lossy, marks = gpu_device_marks(device) >> shift;
+    *all_good = (marks & MARK_GOOD) != 0;
+    if (marks & MARK_CHECKED)
         return TEMPER_OK;
     bool any = false, good = true;
-    temper_status status = ask(device, err);
+    temper_status status = ask(device, lossy, err);
     for (uint32_t i = 0; status == TEMPER_OK && good && i < op_table_matmul.count; i++) {
         const op_kernel_row *row = &op_table_matmul.rows[i];
-        if (!is_tried(device, row))
+        if (!is_tried(device, row, lossy))
             continue;
         any = true;
         error why = {0};
-        status = judge(device, row, &good, &why, err);
+        status = judge(device, row, lossy, &good, &why, err);
         if (status == TEMPER_OK && !good)
-            log_message(LOG_WARNING, "%s does not multiply f16 matrices (%s): products stay in f32",
-                        gpu_device_adapter(device)->name, why.text);
+            tell(device, lossy, &why);
     }
     if (status != TEMPER_OK)
         return status;
-    *half = any && good;
-    gpu_device_mark(device, MARK_CHECKED | (*half ? MARK_HALF_GOOD : 0u));
+    *all_good = any && good;
+    gpu_device_mark(device, (MARK_CHECKED | (*all_good ? MARK_GOOD : 0u)) << shift);
     return TEMPER_OK;
+}
+
+temper_status op_matmul_check(gpu_device *device, bool *half, error *err)
+{
+    return check_rows(device, TEMPER_LOSSY_NONE, half, err);
+}
+
+temper_status op_matmul_check_lossy(gpu_device *device, temper_lossy lossy, bool *half_sums,
+                                    error *err)
+{
+    bool runs = lossy == TEMPER_LOSSY_NONE;
+    *half_sums = false;
+    for (uint32_t i = 0; !runs && i < op_table_matmul.count; i++) {
+        const op_kernel_row *row = &op_table_matmul.rows[i];
+        runs = (row->lossy & OP_OPENED_BY(lossy)) != 0 && op_row_runs(device, row);
+    }
+    if (!runs)
+        return error_set(err, TEMPER_UNSUPPORTED,
+                         "%s runs no kernel of lossy %s: f16 or workgroups of 256 are lacking",
+                         gpu_device_adapter(device)->name, temper_lossy_name(lossy));
+    if (lossy == TEMPER_LOSSY_NONE || lossy == TEMPER_LOSSY_INT8)
+        return TEMPER_OK;
+    return check_rows(device, lossy, half_sums, err);
 }

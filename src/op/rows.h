@@ -35,6 +35,8 @@ typedef struct op_shape {
     bool scratch;              /* there is room for inputs in f16 */
     bool half;           /* f16 operands are allowed, the device is good at them, and they hold
                             the weight */
+    bool holds;          /* f16 holds the weight */
+    bool half_sums;      /* the device is good at sums of f16 on matrix units */
     temper_lossy lossy;  /* what was asked for */
     uint32_t subgroup;   /* lanes, where all subgroups of the device have as many; else 0 */
     const op_tile *tile; /* op_tile_best of all this */
@@ -71,9 +73,9 @@ extern const op_table op_table_matmul, op_table_lookup, op_table_rmsnorm, op_tab
 /* All tables, in the order of a step; NULL at the end. */
 extern const op_table *const op_tables[];
 
-/* The row that computes the shape: the first that shape->lossy opens and that may; else the first of
- * the device's choices (choices.h) that may, or that only another tile keeps from it; else the first
- * of the table that may. */
+/* The row that computes the shape: the first that shape->lossy opens and that may; else the first
+ * of the device's choices (choices.h) that may, or that only another tile keeps from it; else the
+ * first of the table that may. */
 const op_kernel_row *op_choose(gpu_device *device, const op_table *table, const op_shape *shape);
 
 /* Whether a row may compute a shape on a device, or the first reason why not. */
@@ -303,6 +305,7 @@ bool op_single_rows_fit(const op_shape *shape);
 enum { OP_PRODUCT_ROWS = 8192 }; /* of x, at a time */
 
 bool op_half_runs(gpu_device *device);
+bool op_half_sums_run(gpu_device *device);
 bool op_steel_fits(const op_shape *shape);
 
 /* Whether op_record_product takes the row: it has a tile, is steel, or a lossy one for several rows
@@ -323,17 +326,38 @@ op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_ro
 /* The next number of rows, from 2 on, for which another choice may be made: classes of rows
  * (choices.h) and sixteens begin there. */
 uint64_t op_next_class(uint64_t rows);
-void op_record_product_input(gpu_recorder *rec, const op_prologue *before, gpu_view x,
+
+/* Where the largest magnitude of a row of halves lies: biased exponents of f32. Rows outside are
+ * brought to `high` by a power of two. */
+typedef struct op_lift {
+    uint32_t low, high;
+} op_lift;
+
+extern const op_lift op_lift_operands; /* for sums in f32 */
+
+/* For sums in f16, of so many products with elements that `largest` passes: none overflows. */
+op_lift op_lift_for_sums(double largest, uint64_t count);
+
+void op_record_product_input(gpu_recorder *rec, const op_prologue *before, op_lift lift, gpu_view x,
                              uint32_t rows, uint32_t x_rows, uint64_t k, gpu_view scratch);
 
-/* Whether a row with a tile computes what op_matmul does, at several K. Waits. */
-temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, bool *agrees, error *err);
+/* That scratch, and what of it a kernel binds; own: bytes of halves that it needs. */
+uint64_t op_halves_scratch_bytes(uint64_t rows, uint64_t k);
+gpu_view op_scales_view(gpu_view scratch);
+gpu_view op_halves_view(gpu_device *device, gpu_view scratch, uint64_t own);
+
+/* Whether a row with a tile computes what op_matmul does, at several K. Waits. lossy: what opens
+ * it; its sums are then off by more, and may be. */
+temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, temper_lossy lossy,
+                            bool *agrees, error *err);
 
 /* ---- product_lossy.c: several rows, rounded as was asked for --------------------------------- */
 
 /* Predicates: a few rows, and more. */
 bool op_int8_fits_few(const op_shape *shape);
 bool op_int8_fits(const op_shape *shape);
+bool op_halves_fit_few(const op_shape *shape);
+bool op_halves_fit(const op_shape *shape);
 
 /* Whether the row is one of this file. */
 bool op_row_is_lossy_product(const op_kernel_row *row);
@@ -342,6 +366,6 @@ bool op_row_is_lossy_product(const op_kernel_row *row);
 void op_record_lossy(gpu_recorder *rec, const op_weight *w, const op_kernel_row *row,
                      const op_prologue *before, gpu_view x, gpu_view y, uint32_t rows,
                      uint64_t column, uint64_t width, op_mode mode, const op_products *with);
-op_product_bytes op_lossy_scratch_bytes(uint64_t k, uint32_t rows);
+op_product_bytes op_lossy_scratch_bytes(const op_kernel_row *row, uint64_t k, uint32_t rows);
 
 #endif

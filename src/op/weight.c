@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/checked.h"
@@ -211,12 +212,13 @@ temper_status op_weight_write_rows(op_weight *w, uint64_t row0, uint64_t rows, w
                (weight_plane_words(w->format, (weight_plane)p, w->k, stride) != 0));
         from[p] = (origin){.bytes = (const uint8_t *)planes.plane[p]};
     }
-    w->halves = w->halves && weight_suits_f16(w->format, w->k, planes, stride, 0, rows);
+    w->halves =
+        w->halves && weight_suits_f16(w->format, w->k, planes, stride, 0, rows, &w->largest);
     return write_rows(w, row0, rows, from, err);
 }
 
 void op_weight_upload_rows(op_weight *w, uint64_t row0, uint64_t rows, gpu_upload *upload,
-                           bool halves)
+                           double largest)
 {
     origin from[WEIGHT_PLANES];
     uint64_t at = 0;
@@ -224,7 +226,8 @@ void op_weight_upload_rows(op_weight *w, uint64_t row0, uint64_t rows, gpu_uploa
         from[p] = (origin){.upload = upload, .at = at};
         at += 4 * weight_plane_words(w->format, (weight_plane)p, w->k, weight_stride(rows));
     }
-    w->halves = w->halves && halves;
+    w->halves = w->halves && largest < INFINITY;
+    w->largest = fmax(w->largest, largest);
     const temper_status status = write_rows(w, row0, rows, from, NULL);
     assert(status == TEMPER_OK);
     (void)status;
