@@ -75,6 +75,12 @@ static void every_combination_is_a_row(void **state)
     assert_int_equal(number(json_array_get(list, 0), "dispatches"),
                      number(json_array_get(list, 3), "dispatches"));
     json_decref(list);
+    /* What was asked for stands beside the figure. */
+    list = program_json(ARGS("bench", TINY("q4_1"), "-p", "8", "-n", "0", "-r", "1", "-o", "json",
+                             "--lossy", "int8"));
+    assert_non_null(strstr(text(json_array_get(list, 0), "options"), " lossy=int8"));
+    assert_non_null(strstr(text(json_array_get(list, 0), "options"), " products=int8"));
+    json_decref(list);
     json_t *none = program_json(ARGS("bench", TINY("q4_1"), "-p", "0", "-n", "0", "-o", "json"));
     assert_int_equal(json_array_size(none), 0);
     json_decref(none);

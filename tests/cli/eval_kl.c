@@ -94,6 +94,22 @@ static void of_itself_there_is_none(void **state)
     json_decref(result);
 }
 
+/* An option that rounds more is used, also where a CPU computes: a divergence that is not nothing,
+ * and far below what four bits cost. */
+static void lossy_options_diverge_a_little(void **state)
+{
+    (void)state;
+    const char *saved = program_path("lossy.kl");
+    program_result r = program_run(ARGS("eval", "kl", TINY("q4_1"), "--text", GPL, "--ctx", "64",
+                                        "--chunks", "2", "--exact", "--save", saved));
+    assert_int_equal(r.code, 0);
+    program_free(&r);
+    json_t *result = program_json(
+        ARGS("eval", "kl", TINY("q4_1"), "--against", saved, "--lossy", "int8", "--json"));
+    assert_true(number(result, "kl_mean") > 1e-9 && number(result, "kl_mean") < 1e-2);
+    json_decref(result);
+}
+
 /* Fewer bits, a divergence that is small and not nothing. */
 static void a_quantised_model_is_near(void **state)
 {
@@ -286,6 +302,7 @@ int main(void)
         cmocka_unit_test(statistics_are_the_goldens),
         cmocka_unit_test(of_itself_there_is_none),
         cmocka_unit_test(a_quantised_model_is_near),
+        cmocka_unit_test(lossy_options_diverge_a_little),
         cmocka_unit_test(windows_are_told),
         cmocka_unit_test(damaged_references_are_refused),
         cmocka_unit_test(wrong_calls),

@@ -139,6 +139,30 @@ static void exact_products_are_listed_too(void **state)
     json_decref(list);
 }
 
+/* --lossy opens rows, which then come before what was measured; who does not ask has none. */
+static void lossy_rows_are_for_those_who_ask(void **state)
+{
+    static const char shape[] = "20,64,64,Q4_0";
+    (void)state;
+    json_t *list = lines(ARGS("kernels", "list", "matmul", "--shape", shape, "--json"));
+    const json_t *row = row_named(list, "matmul", "int8_64");
+    assert_false(json_is_true(json_object_get(row, "chosen")));
+    assert_non_null(strstr(text(row, "reason"), "opened by --lossy int8"));
+    json_decref(list);
+    planted_choice(20, 64, 64);
+    list = lines(ARGS("kernels", "list", "matmul", "--shape", shape, "--json", "--lossy", "int8"));
+    assert_string_equal(text(chosen(list, "matmul"), "row"), "int8_64");
+    assert_string_equal(text(chosen(list, "matmul"), "reason"), "asked for: --lossy int8");
+    json_decref(list);
+    assert_refuses(1, "not both", "kernels", "list", "--shape", shape, "--lossy", "int8",
+                   "--exact");
+    assert_refuses(1, "runs no kernel of lossy f16-sums", "kernels", "list", "--shape", shape,
+                   "--lossy", "f16-sums", "--no-feature", "f16");
+    assert_refuses(2, "it must be int8, f16-block or f16-sums", "kernels", "list", "--lossy",
+                   "int9");
+    assert_refuses(1, "not both", "run", TINY("q4_0"), "--lossy", "int8", "--exact", "-p", "x");
+}
+
 static void wrong_shapes_are_refused(void **state)
 {
     (void)state;
@@ -365,6 +389,7 @@ int main(void)
         cmocka_unit_test(every_op_has_one_row_for_a_shape),
         cmocka_unit_test(a_row_that_does_not_run_says_why),
         cmocka_unit_test(exact_products_are_listed_too),
+        cmocka_unit_test(lossy_rows_are_for_those_who_ask),
         cmocka_unit_test(wrong_shapes_are_refused),
         cmocka_unit_test(a_kept_choice_is_used_and_told),
         cmocka_unit_test(an_answer_is_the_same_with_other_rows),
