@@ -411,7 +411,7 @@ static temper_status open_engine(const char *path, temper_engine **out, temper_e
                                      .device = device,
                                      .max_rows = (uint32_t)opt.rows,
                                      .exact = cli_device.exact,
-                                     .lossy = (temper_lossy)cli_device.lossy};
+                                     .lossy = cli_lossy()};
     status = temper_engine_open(&desc, out, err);
     temper_device_release(device);
     return status;

@@ -117,9 +117,11 @@ const char *cli_tune_folder(void);
 /* Opens the model on the chosen device, with a progress bar on a terminal. */
 temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine **out,
                               temper_error *err);
-/* The same for another model, on the device of the first. */
+/* The same for another model, on the device of the first; lossy: instead of what --lossy says. */
 temper_status cli_open_engine_beside(const temper_engine *first, const char *path,
-                                     temper_engine **out, temper_error *err);
+                                     temper_lossy lossy, temper_engine **out, temper_error *err);
+/* What --lossy says. */
+temper_lossy cli_lossy(void);
 temper_status cli_open_vocabulary(const char *path, temper_engine **out, temper_error *err);
 
 /* The whole of a file, or of standard input ("-"), as it is; *out is freed by the caller. */

@@ -10,6 +10,21 @@ static const eval_command *const commands[] = {&eval_next, &eval_ppl, &eval_kl, 
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
+const char *eval_lossy_note(void)
+{
+    static char note[32];
+    if (cli_lossy() != TEMPER_LOSSY_NONE)
+        snprintf(note, sizeof note, " (lossy %s)", temper_lossy_name(cli_lossy()));
+    return note;
+}
+
+json_t *eval_with_lossy(json_t *result)
+{
+    if (cli_lossy() != TEMPER_LOSSY_NONE)
+        json_object_set_new(result, "lossy", json_string(temper_lossy_name(cli_lossy())));
+    return result;
+}
+
 static int help(void)
 {
     static const option *const no_tables[] = {NULL};

@@ -26,6 +26,10 @@ typedef struct eval_windows {
     uint32_t count;
 } eval_windows;
 
+/* What --lossy asked for, beside every result: "" or " (lossy int8)", and a member "lossy". */
+const char *eval_lossy_note(void);
+json_t *eval_with_lossy(json_t *result);
+
 /* 0, or the exit code after a message: --ctx is out of its range. */
 int eval_check_context(const char *command, uint64_t context);
 

@@ -314,12 +314,12 @@ static void print_accuracy(size_t right, size_t right_norm, size_t count)
     const double n = (double)count, acc = (double)right / n, norm = (double)right_norm / n;
     const double acc_error = share_error(acc, n), norm_error = share_error(norm, n);
     if (opt.json) {
-        cli_print_json(json_pack("{s:I, s:f, s:f, s:f, s:f}", "questions", (json_int_t)count, "acc",
-                                 acc, "acc_stderr", acc_error, "acc_norm", norm, "acc_norm_stderr",
-                                 norm_error));
+        cli_print_json(eval_with_lossy(
+            json_pack("{s:I, s:f, s:f, s:f, s:f}", "questions", (json_int_t)count, "acc", acc,
+                      "acc_stderr", acc_error, "acc_norm", norm, "acc_norm_stderr", norm_error)));
         return;
     }
-    cli_print("questions           %zu\n", count);
+    cli_print("questions           %zu%s\n", count, eval_lossy_note());
     cli_print("accuracy            %.2f \u00b1 %.2f %%\n", 100.0 * acc, 100.0 * acc_error);
     cli_print("accuracy, per byte  %.2f \u00b1 %.2f %%\n", 100.0 * norm, 100.0 * norm_error);
 }

@@ -57,15 +57,15 @@ static void print_result(kl_sums *s)
 {
     const kl_result r = kl_summarise(s);
     if (opt.json) {
-        cli_print_json(
+        cli_print_json(eval_with_lossy(
             json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "tokens",
                       (json_int_t)s->count, "ppl", r.ppl, "ppl_against", r.ppl_against, "kl_mean",
                       r.mean, "kl_stderr", r.error, "kl_median", r.median, "kl_90", r.percent90,
                       "kl_95", r.percent95, "kl_99", r.percent99, "kl_max", r.most, "same_best",
-                      r.same_best, "p_change_mean", r.p_change, "p_change_rms", r.p_change_rms));
+                      r.same_best, "p_change_mean", r.p_change, "p_change_rms", r.p_change_rms)));
         return;
     }
-    cli_print("\nperplexity     %.4f over %zu tokens\n", r.ppl, s->count);
+    cli_print("\nperplexity     %.4f over %zu tokens%s\n", r.ppl, s->count, eval_lossy_note());
     cli_print("  reference    %.4f\n", r.ppl_against);
     cli_print("KL divergence  %.6f \u00b1 %.6f\n", r.mean, r.error);
     cli_print("  median       %.6f\n", r.median);
@@ -95,7 +95,8 @@ typedef struct comparison {
 
 static temper_status open_sessions(comparison *c, temper_error *err)
 {
-    /* --kv is of the model that is looked at; what it is compared with is as good as it can be. */
+    /* --kv and --lossy are of the model that is looked at; what it is compared with is as good as
+     * it can be. */
     const temper_session_desc desc = {.context = c->text.context, .kv = opt.kv},
                               exact = {.context = c->text.context};
     temper_status status = temper_session_open(c->engine, &desc, &c->session, err);
@@ -187,9 +188,10 @@ static temper_status compare(comparison *c, temper_error *err)
     c->out = NULL;
     const double ppl = exp(c->sums.nll / (double)c->sums.count);
     if (status == TEMPER_OK && opt.json)
-        cli_print_json(json_pack("{s:f, s:I}", "ppl", ppl, "tokens", (json_int_t)c->sums.count));
+        cli_print_json(eval_with_lossy(
+            json_pack("{s:f, s:I}", "ppl", ppl, "tokens", (json_int_t)c->sums.count)));
     else if (status == TEMPER_OK)
-        cli_print("perplexity %.4f over %zu tokens\n", ppl, c->sums.count);
+        cli_print("perplexity %.4f over %zu tokens%s\n", ppl, c->sums.count, eval_lossy_note());
     return status;
 }
 
@@ -281,7 +283,7 @@ static temper_status open_reference(comparison *c, temper_error *err)
     if (status == TEMPER_OK && opt.save != NULL)
         return kl_file_create(opt.save, c->engine, &c->text, &c->out, err);
     if (status == TEMPER_OK)
-        status = cli_open_engine_beside(c->engine, opt.against, &c->other, err);
+        status = cli_open_engine_beside(c->engine, opt.against, TEMPER_LOSSY_NONE, &c->other, err);
     return status == TEMPER_OK ? check_vocabularies(c->engine, c->other, err) : status;
 }
 

@@ -92,7 +92,7 @@ static void print_next(const temper_engine *engine, const float *logits, const u
         strbuf_free(&shown);
     }
     if (opt.json)
-        cli_print_json(json_pack("{s:o}", "next", rows));
+        cli_print_json(eval_with_lossy(json_pack("{s:o}", "next", rows)));
     else
         json_decref(rows);
 }

@@ -108,11 +108,11 @@ static temper_status perplexity(temper_engine *engine, const eval_windows *text,
         }
     }
     if (status == TEMPER_OK && opt.json && !cli_interrupted())
-        cli_print_json(json_pack("{s:f, s:I}", "ppl", exp(sum / (double)tokens), "tokens",
-                                 (json_int_t)tokens));
+        cli_print_json(eval_with_lossy(json_pack("{s:f, s:I}", "ppl", exp(sum / (double)tokens),
+                                                 "tokens", (json_int_t)tokens)));
     else if (status == TEMPER_OK && !cli_interrupted())
-        cli_print("perplexity %.4f over %llu tokens\n", exp(sum / (double)tokens),
-                  (unsigned long long)tokens);
+        cli_print("perplexity %.4f over %llu tokens%s\n", exp(sum / (double)tokens),
+                  (unsigned long long)tokens, eval_lossy_note());
     free(nll);
     temper_session_close(session);
     return status;

@@ -127,6 +127,11 @@ temper_status cli_open_device(temper_device **out, temper_error *err)
     return temper_device_open(&desc, out, err);
 }
 
+temper_lossy cli_lossy(void)
+{
+    return (temper_lossy)cli_device.lossy;
+}
+
 static bool show_progress(uint64_t done, uint64_t total, void *user)
 {
     (void)user;
@@ -148,7 +153,7 @@ temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine
                                      .device = device,
                                      .max_rows = max_rows,
                                      .exact = cli_device.exact,
-                                     .lossy = (temper_lossy)cli_device.lossy,
+                                     .lossy = cli_lossy(),
                                      .widen = cli_widen(),
                                      .progress = show_progress};
     status = temper_engine_open(&desc, out, err);
@@ -158,12 +163,12 @@ temper_status cli_open_engine(const char *path, uint32_t max_rows, temper_engine
 }
 
 temper_status cli_open_engine_beside(const temper_engine *first, const char *path,
-                                     temper_engine **out, temper_error *err)
+                                     temper_lossy lossy, temper_engine **out, temper_error *err)
 {
     const temper_engine_desc desc = {.model = path,
                                      .device = temper_engine_device(first),
                                      .exact = cli_device.exact,
-                                     .lossy = (temper_lossy)cli_device.lossy,
+                                     .lossy = lossy,
                                      .widen = cli_widen(),
                                      .progress = show_progress};
     const temper_status status = temper_engine_open(&desc, out, err);

@@ -321,7 +321,8 @@ static temper_status open_session(temper_engine *engine, temper_engine **draft,
     temper_session_desc desc = {
         .context = (uint32_t)opt.context, .kv = opt.kv, .speculation.tokens = (uint32_t)opt.lookup};
     if (opt.draft != NULL) {
-        const temper_status status = cli_open_engine_beside(engine, opt.draft, draft, err);
+        const temper_status status =
+            cli_open_engine_beside(engine, opt.draft, cli_lossy(), draft, err);
         if (status != TEMPER_OK)
             return status;
         const uint64_t n = opt.draft_n != UINT64_MAX ? opt.draft_n : DEFAULT_DRAFT_TOKENS;

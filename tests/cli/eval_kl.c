@@ -107,7 +107,15 @@ static void lossy_options_diverge_a_little(void **state)
     json_t *result = program_json(
         ARGS("eval", "kl", TINY("q4_1"), "--against", saved, "--lossy", "int8", "--json"));
     assert_true(number(result, "kl_mean") > 1e-9 && number(result, "kl_mean") < 1e-2);
+    assert_string_equal(json_string_value(json_object_get(result, "lossy")), "int8");
     json_decref(result);
+    /* What a model is compared with is never lossy. */
+    r = program_run(ARGS("eval", "kl", TINY("q4_1"), "--against", TINY("q4_1"), "--text", GPL,
+                         "--ctx", "64", "--chunks", "1", "--lossy", "int8"));
+    assert_int_equal(r.code, 0);
+    assert_non_null(strstr(r.out, "tokens (lossy int8)"));
+    assert_null(strstr(r.out, "KL divergence  0.000000 "));
+    program_free(&r);
 }
 
 /* Fewer bits, a divergence that is small and not nothing. */
