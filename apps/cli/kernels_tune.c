@@ -168,6 +168,9 @@ int kernels_tune(int argc, char **argv)
         return code;
     if ((code = check_usage(given)) != 0)
         return code;
+    if (cli_lossy() != TEMPER_LOSSY_NONE)
+        return cli_usage_error("kernels tune", "--lossy: its rows have no rivals to be timed "
+                                               "against, they are used where they are asked for");
     const char *folder = cli_tune_folder();
     const char *path = opt.shape == NULL ? cli_model_path(given) : NULL;
     if (path == NULL && opt.shape == NULL)

@@ -160,6 +160,7 @@ static void lossy_rows_are_for_those_who_ask(void **state)
                    "--lossy", "f16-sums", "--no-feature", "f16");
     assert_refuses(2, "it must be int8, f16-block or f16-sums", "kernels", "list", "--lossy",
                    "int9");
+    assert_refuses(2, "no rivals", "kernels", "tune", TINY("q4_0"), "--lossy", "int8");
     assert_refuses(1, "not both", "run", TINY("q4_0"), "--lossy", "int8", "--exact", "-p", "x");
 }
 
