@@ -354,9 +354,10 @@ static void make_gated(check_context *c, lossy_run *r)
 static void give_scratch(check_context *c, lossy_run *r)
 {
     const lossy_case *p = r->of;
+    const weight_format format = *check_format_named(p->format);
     const op_product_bytes bytes =
-        r->row != NULL ? op_product_scratch_bytes(c->device, r->row, p->n, p->k, p->rows)
-                       : op_matmul_scratch_bytes(c->device, *check_format_named(p->format),
+        r->row != NULL ? op_product_scratch_bytes(c->device, r->row, format, p->n, p->k, p->rows)
+                       : op_matmul_scratch_bytes(c->device, format,
                                                  p->gate != OP_GATE_NONE ? 2ull * p->f : p->n,
                                                  max_u64(p->k, p->f), p->rows, p->lossy);
     r->with = (op_products){.fixed = true, .lossy = p->lossy};

@@ -485,7 +485,7 @@ static op_shape tiled_shape(void)
 /* Rows as those of matmul's table, with kernels that run without matrix units. */
 static op_kernel_row tile_row(int tile, bool (*fits)(const op_shape *shape))
 {
-    op_kernel_row row = *check_plain_row(tile, false);
+    op_kernel_row row = *check_plain_row(tile, false, false);
     row.tile = &op_tiles[tile];
     row.fits = fits;
     return row;
@@ -545,8 +545,8 @@ static void a_choice_takes_another_tile(void **state)
 static void a_choice_splits_k(void **state)
 {
     (void)state;
-    const op_kernel_row *row = check_plain_row(OP_TILE_16, false);
-    const op_kernel_row *deep = check_plain_row(OP_TILE_16_DEEP, false);
+    const op_kernel_row *row = check_plain_row(OP_TILE_16, false, false);
+    const op_kernel_row *deep = check_plain_row(OP_TILE_16_DEEP, false, false);
     const op_shape shape = tiled_shape();
     const weight_format f = shape.format;
     const uint32_t usual = op_row_slices(device, row, f, 16, 64, 2048);
@@ -585,12 +585,12 @@ static void a_tuner_measures_tiles(void **state)
     check_tuner *tuner = NULL;
     check_tuned tuned;
     uint32_t splits = 0, deep = 0;
-    const op_kernel_row *row = check_plain_row(OP_TILE_16, false);
+    const op_kernel_row *row = check_plain_row(OP_TILE_16, false, false);
     const bool runs = op_row_runs(device, row); /* f16 in shaders */
     forget_note(device, "choices");
     assert_ok(check_tuner_open(device, folder, false, &tuner, err));
     check_tuner_offer(tuner, row);
-    check_tuner_offer(tuner, check_plain_row(OP_TILE_16_DEEP, false));
+    check_tuner_offer(tuner, check_plain_row(OP_TILE_16_DEEP, false, false));
     assert_ok(check_tuner_measure(tuner, 16, 64, 2048, "q4 f16 32", &tuned, err));
     for (uint32_t i = 0; i < tuned.count; i++) {
         const check_tuned_row *r = &tuned.rows[i];

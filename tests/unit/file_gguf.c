@@ -606,7 +606,10 @@ static void expect_long_refused(const strbuf *bytes, uint64_t size, uint64_t fai
                                 temper_status wanted, const char *text)
 {
     const uint64_t live = mem_live_bytes();
-    long_source s = {.base = {"long.gguf", size, long_read, long_close},
+    long_source s = {.base = {.name = "long.gguf",
+                              .size = size,
+                              .read_at = long_read,
+                              .close = long_close},
                      .bytes = bytes,
                      .fail_at = fail_at};
     gguf_file *file = NULL;
