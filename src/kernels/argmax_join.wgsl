@@ -21,8 +21,8 @@ const LANES = 64u;
 const NO_TOKEN = 0xffffffffu;
 const KEY_PLUS_INFINITY = 0xff800000u;
 const KEY_MINUS_INFINITY = 0x007fffffu;
-var<workgroup> keys: array<u32, 64>;
-var<workgroup> ids: array<u32, 64>;
+
+// use best_pair
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -41,20 +41,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             id = parts[at + 1u];
         }
     }
-    keys[lane] = key;
-    ids[lane] = id;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        if (lane < half) {
-            let k = keys[lane + half];
-            let i = ids[lane + half];
-            if (k > keys[lane] || (k == keys[lane] && i < ids[lane])) {
-                keys[lane] = k;
-                ids[lane] = i;
-            }
-        }
-        workgroupBarrier();
-    }
+    find_best_pair(lane, key, id);
     if (lane == 0u) {
         let none = keys[0] >= KEY_PLUS_INFINITY || keys[0] <= KEY_MINUS_INFINITY;
         chosen[params.first + row] = select(ids[0], NO_TOKEN, none);

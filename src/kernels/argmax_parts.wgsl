@@ -22,8 +22,8 @@ struct Params {
 
 const LANES = 64u;
 const NO_TOKEN = 0xffffffffu;
-var<workgroup> keys: array<u32, 64>;
-var<workgroup> ids: array<u32, 64>;
+
+// use best_pair
 
 // Order of keys = order of floats; -0 counts as 0, every NaN is above +infinity.
 fn key_of(value: f32) -> u32 {
@@ -56,20 +56,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             id = i;
         }
     }
-    keys[lane] = key;
-    ids[lane] = id;
-    workgroupBarrier();
-    for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        if (lane < half) {
-            let k = keys[lane + half];
-            let i = ids[lane + half];
-            if (k > keys[lane] || (k == keys[lane] && i < ids[lane])) {
-                keys[lane] = k;
-                ids[lane] = i;
-            }
-        }
-        workgroupBarrier();
-    }
+    find_best_pair(lane, key, id);
     if (lane == 0u) {
         parts[2u * part] = keys[0];
         parts[2u * part + 1u] = ids[0];

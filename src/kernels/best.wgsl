@@ -25,8 +25,8 @@ struct Params {
 const LANES = 256u;
 const QUIET_NAN = 0x7fc00000u;
 const NO_TOKEN = 0xffffffffu;
-var<workgroup> keys: array<u32, 256>;
-var<workgroup> ids: array<u32, 256>;
+
+// use best_pair
 
 // Unsigned numbers in the order of the floats; 0 for NaN, below all others.
 fn key_of(value: f32) -> u32 {
@@ -70,20 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 id = i;
             }
         }
-        keys[lane] = key;
-        ids[lane] = id;
-        workgroupBarrier();
-        for (var half = LANES / 2u; half > 0u; half /= 2u) {
-            if (lane < half) {
-                let k = keys[lane + half];
-                let i = ids[lane + half];
-                if (k > keys[lane] || (k == keys[lane] && i < ids[lane])) {
-                    keys[lane] = k;
-                    ids[lane] = i;
-                }
-            }
-            workgroupBarrier();
-        }
+        find_best_pair(lane, key, id);
         last_key = keys[0];
         last_id = ids[0];
         if (lane == 0u) {
