@@ -94,16 +94,10 @@ temper_status plamo2_encode(const plamo2 *p, plamo2_work *work, const char *text
                             token_list *out, error *err)
 {
     assert(length <= PLAMO2_TEXT_MAX);
-    if (length >= work->capacity) {
-        const size_t capacity = length < 255 ? 256 : length + 1;
-        plamo2_node *grown = NULL;
-        if (capacity <= SIZE_MAX / sizeof *grown)
-            grown = mem_realloc(work->nodes, capacity * sizeof *grown);
-        if (grown == NULL)
-            return error_set(err, TEMPER_NO_MEMORY, "no memory to encode %zu bytes", length);
-        work->nodes = grown;
-        work->capacity = capacity;
-    }
+    plamo2_node *grown = token_nodes(work->nodes, &work->capacity, length, sizeof *grown, err);
+    if (grown == NULL)
+        return TEMPER_NO_MEMORY;
+    work->nodes = grown;
     work->nodes[length] = (plamo2_node){0};
     size_t unit = 1;
     for (size_t at = length; at-- > 0; unit++) {

@@ -34,6 +34,21 @@ temper_status token_list_push(token_list *list, uint32_t id, error *err)
     return TEMPER_OK;
 }
 
+void *token_nodes(void *nodes, size_t *capacity, size_t length, size_t node_bytes, error *err)
+{
+    enum { LEAST = 256 };
+
+    if (length < *capacity)
+        return nodes;
+    const size_t count = length < LEAST ? LEAST : length + 1;
+    void *grown = count <= SIZE_MAX / node_bytes ? mem_realloc(nodes, count * node_bytes) : NULL;
+    if (grown == NULL)
+        error_set(err, TEMPER_NO_MEMORY, "no memory to encode %zu bytes", length);
+    else
+        *capacity = count;
+    return grown;
+}
+
 /* ---- opening and closing --------------------------------------------------------------------- */
 
 size_t piece_of_marked_spaces(const void *rules, const char *spelling, size_t length, char *out)
@@ -207,8 +222,8 @@ static temper_status encode_part(encoder *e, const char *text, size_t length, bo
 
     for (size_t at = 0; at < length && status == TEMPER_OK;) {
         special_match match = {.start = length, .end = length};
-        const bool found = special_find(&e->tok->special_normalized, text, length, at,
-                                        e->parse_special, &match);
+        const bool found =
+            special_find(&e->tok->special_normalized, text, length, at, e->parse_special, &match);
         status = splitter_run(&e->tok->splitter, &e->split, text + at, match.start - at,
                               first && at == 0, encode_word, e, err);
         if (found && status == TEMPER_OK)
@@ -273,8 +288,8 @@ static temper_status encode_all(encoder *e, const char *text, size_t length, err
     }
     for (size_t at = 0; at < length && status == TEMPER_OK;) {
         special_match match = {.start = length, .end = length};
-        const bool found = special_find(&e->tok->special, text, length, at, e->parse_special,
-                                        &match);
+        const bool found =
+            special_find(&e->tok->special, text, length, at, e->parse_special, &match);
         status = encode_between(e, text + at, match.start - at, at == 0, err);
         if (found && status == TEMPER_OK)
             status = token_list_push(e->out, match.id, err);
@@ -300,8 +315,7 @@ temper_status tokenizer_encode(const tokenizer *tok, const char *text, size_t le
 }
 
 temper_status tokenizer_encode_prompt(const tokenizer *tok, const char *text, size_t length,
-                                      bool parse_special, bool add_bos, token_list *out,
-                                      error *err)
+                                      bool parse_special, bool add_bos, token_list *out, error *err)
 {
     const size_t had = out->count;
     const bool adds = add_bos && tok->bos != TOKEN_NONE;

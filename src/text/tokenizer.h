@@ -53,6 +53,11 @@ typedef struct token_list {
 void token_list_free(token_list *list);
 temper_status token_list_push(token_list *list, uint32_t id, error *err);
 
+/* For kinds that keep a node for each place of a text of `length` bytes, its end included: the
+ * block that the caller has (NULL: none), grown to hold as many nodes, and *capacity to that count.
+ * NULL without memory; the block is then as it was. */
+void *token_nodes(void *nodes, size_t *capacity, size_t length, size_t node_bytes, error *err);
+
 /* Reads tokenizer.ggml.* . Keeps no reference to the file. Works on files with no tensors and on
  * any architecture. Errors name the file and the key: TEMPER_UNSUPPORTED for a kind or a
  * pre-tokeniser that temper does not know, TEMPER_BAD_FILE for a vocabulary that contradicts itself
@@ -61,11 +66,11 @@ temper_status tokenizer_open(const gguf_file *file, tokenizer **out, error *err)
 
 /* The files of a Hugging Face directory; borrowed for the call, NULL where there is none. */
 typedef struct tokenizer_files {
-    source *tokenizer;           /* tokenizer.json: must be there */
-    source *tokenizer_config;    /* tokenizer_config.json: bos_token, eos_token, add_bos_token */
-    source *config;              /* config.json: bos_token_id and eos_token_id, where the one above
-                                  * names no tokens */
-    source *generation_config;   /* generation_config.json: more eos_token_id */
+    source *tokenizer;         /* tokenizer.json: must be there */
+    source *tokenizer_config;  /* tokenizer_config.json: bos_token, eos_token, add_bos_token */
+    source *config;            /* config.json: bos_token_id and eos_token_id, where the one above
+                                * names no tokens */
+    source *generation_config; /* generation_config.json: more eos_token_id */
 } tokenizer_files;
 
 /* The same from these files. Errors name the file; TEMPER_UNSUPPORTED names the component (a

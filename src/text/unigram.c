@@ -110,16 +110,10 @@ temper_status unigram_encode(const unigram *u, unigram_work *work, const char *t
                              token_list *out, error *err)
 {
     assert(length <= UNIGRAM_TEXT_MAX);
-    if (length >= work->capacity) {
-        const size_t capacity = length < 255 ? 256 : length + 1;
-        unigram_node *grown = NULL;
-        if (capacity <= SIZE_MAX / sizeof *grown)
-            grown = mem_realloc(work->nodes, capacity * sizeof *grown);
-        if (grown == NULL)
-            return error_set(err, TEMPER_NO_MEMORY, "no memory to encode %zu bytes", length);
-        work->nodes = grown;
-        work->capacity = capacity;
-    }
+    unigram_node *grown = token_nodes(work->nodes, &work->capacity, length, sizeof *grown, err);
+    if (grown == NULL)
+        return TEMPER_NO_MEMORY;
+    work->nodes = grown;
     unigram_node *nodes = work->nodes;
     for (size_t i = 0; i <= length; i++)
         nodes[i] = (unigram_node){.id = NO_WAY};
