@@ -59,16 +59,9 @@ temper_status temper_session_logits_from(temper_session *session, temper_tokens 
         return error_set(err, TEMPER_BAD_ARGUMENT,
                          "logits from place %zu of %zu ids: it must be 0 to %zu", first,
                          prompt.count, prompt.count > 0 ? prompt.count - 1 : 0);
-    decoder *d = session->decoder;
-    temper_status status =
-        infer_check_prompt(prompt, session->engine->info.vocabulary, d->desc.context, err);
-    if (status == TEMPER_OK)
-        status = infer_enter(session->engine->device, err);
+    const temper_status status = session_begin_reading(session, prompt, err);
     if (status != TEMPER_OK)
         return status;
-    status = logits_from(d, prompt, (uint32_t)first, logits, err);
-    if (status != TEMPER_OK)
-        decoder_forget(d, 0);
-    infer_leave(session->engine->device);
-    return status;
+    return session_end_reading(session,
+                               logits_from(session->decoder, prompt, (uint32_t)first, logits, err));
 }

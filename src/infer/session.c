@@ -242,6 +242,21 @@ static temper_status score(temper_session *s, temper_tokens text, uint32_t first
     return status;
 }
 
+temper_status session_begin_reading(temper_session *session, temper_tokens text, error *err)
+{
+    const temper_status status = infer_check_prompt(text, session->engine->info.vocabulary,
+                                                    session->decoder->desc.context, err);
+    return status == TEMPER_OK ? infer_enter(session->engine->device, err) : status;
+}
+
+temper_status session_end_reading(temper_session *session, temper_status status)
+{
+    if (status != TEMPER_OK)
+        decoder_forget(session->decoder, 0);
+    infer_leave(session->engine->device);
+    return status;
+}
+
 temper_status temper_session_score(temper_session *session, temper_tokens prompt, size_t first,
                                    float *nll, temper_error *err)
 {
@@ -250,16 +265,8 @@ temper_status temper_session_score(temper_session *session, temper_tokens prompt
         return error_set(err, TEMPER_BAD_ARGUMENT,
                          "scores from place %zu of %zu ids: it must be 1 to %zu", first,
                          prompt.count, prompt.count > 0 ? prompt.count - 1 : 0);
-    decoder *d = session->decoder;
-    temper_status status =
-        infer_check_prompt(prompt, session->engine->info.vocabulary, d->desc.context, err);
-    if (status == TEMPER_OK)
-        status = infer_enter(session->engine->device, err);
+    const temper_status status = session_begin_reading(session, prompt, err);
     if (status != TEMPER_OK)
         return status;
-    status = score(session, prompt, (uint32_t)first, nll, err);
-    if (status != TEMPER_OK)
-        decoder_forget(d, 0);
-    infer_leave(session->engine->device);
-    return status;
+    return session_end_reading(session, score(session, prompt, (uint32_t)first, nll, err));
 }

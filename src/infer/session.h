@@ -17,4 +17,10 @@ struct temper_session {
 /* Puts ids [first, first + rows) of the text in slot 0 into the pass that is recorded next. */
 temper_status session_add_rows(decoder *d, uint32_t first, uint32_t rows, error *err);
 
+/* Before and after a whole text is read for its logits or scores: its ids are checked and the
+ * device is entered; where reading failed, nothing of the text counts as cached. The end gives
+ * `status` back. */
+temper_status session_begin_reading(temper_session *session, temper_tokens text, error *err);
+temper_status session_end_reading(temper_session *session, temper_status status);
+
 #endif
