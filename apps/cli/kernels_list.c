@@ -96,8 +96,9 @@ static temper_status list_choices(gpu_device *device, const char *text, const ch
     check_choice c;
     temper_status status = check_shape_parse(text, &shape, err);
     if (status == TEMPER_OK)
-        status = check_shape_allow(device, cli_device.exact, cli_lossy(), &shape,
-                                   err);
+        status = check_shape_allow(device, cli_device.exact, cli_lossy(), &shape, err);
+    if (status == TEMPER_OK)
+        status = check_shape_allow_attention(device, cli_device.exact, &shape, err);
     if (status != TEMPER_OK)
         return status;
     const char *self = cli_device.exact ? "not asked for (--exact)"

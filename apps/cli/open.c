@@ -21,7 +21,7 @@ const option cli_device_options[] = {
      "lower a limit of the device (repeatable)"},
     {"--robust", OPTION_FLAG, &cli_device.robust, NULL, "keep the WebGPU library's bounds checks"},
     {"--exact", OPTION_FLAG, &cli_device.exact, NULL,
-     "products in f32 alone: neither f16 nor fixed point"},
+     "products and attention in f32 alone: neither f16 nor fixed point"},
     /* Words in the order of temper_lossy. */
     {"--lossy", OPTION_ONE_OF, &cli_device.lossy, "int8|f16-block|f16-sums",
      "round more in products: inputs to int8, or sums to f16 in blocks or all along; SPEED.md "

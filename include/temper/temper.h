@@ -357,10 +357,10 @@ typedef struct temper_engine_desc {
     bool vocabulary_only;     /* no device and no weights: tokenizing and chat rendering work */
     uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 512, or 128
                                  where a CPU computes */
-    bool exact;               /* no operand of a product is rounded. Else a GPU decodes quantised
-                                 weights with inputs in 16-bit fixed point (off by about 4e-5),
-                                 and one whose matrix units pass a check against f32 reads prompts
-                                 with f16 operands; sums stay f32 */
+    bool exact;               /* no operand of a product or of attention is rounded. Else a GPU
+                                 decodes quantised weights with inputs in 16-bit fixed point (off
+                                 by about 4e-5), and one whose matrix units pass checks against f32
+                                 reads prompts with f16 operands; sums stay f32 */
     temper_lossy lossy;       /* 0: nothing more is rounded than that. On any device, a CPU too;
                                  refused (TEMPER_BAD_ARGUMENT) together with `exact`, and
                                  (TEMPER_UNSUPPORTED) where no kernel of it runs: on a device

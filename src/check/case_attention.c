@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "check/cache.h"
+#include "check/plain_matrix.h"
 
 enum kind {
     ROWS,    /* S rows at pos, pos + 1, ... of one sequence */
@@ -24,65 +25,72 @@ typedef struct attention_case {
     uint32_t q_heads, kv_heads, head_dim, rows, capacity, position;
     enum kind kind;
     check_cost cost;
-    uint32_t window; /* 0: all positions */
-    float softcap;   /* 0: none */
+    uint32_t window;  /* 0: all positions */
+    float softcap;    /* 0: none */
+    uint32_t singles; /* so many of the first rows one by one */
 } attention_case;
 
 static const attention_case cases[] = {
-    {"6,2,8,4,16,0", 6, 2, 8, 4, 16, 0, ROWS, CHECK_QUICK, 0, 0},
-    {"4,4,16,3,8,0", 4, 4, 16, 3, 8, 0, ROWS, CHECK_QUICK, 0, 0},
-    {"8,4,4,5,16,0", 8, 4, 4, 5, 16, 0, ROWS, CHECK_QUICK, 0, 0},
-    {"6,2,8,2,16,2", 6, 2, 8, 2, 16, 2, ROWS, CHECK_QUICK, 0, 0},
-    {"24,8,128,128,256,0", 24, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL, 0, 0},
-    {"4,4,32,4,16,0 logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK, 0, 0},
-    {"32,8,64,1,4096,4095", 32, 8, 64, 1, 4096, 4095, ROWS, CHECK_NORMAL, 0, 0},
-    {"32,8,64,1,8192,8191", 32, 8, 64, 1, 8192, 8191, ROWS, CHECK_NORMAL, 0, 0},
-    {"32,8,64,128,512,0", 32, 8, 64, 128, 512, 0, ROWS, CHECK_NORMAL, 0, 0},
-    {"32,8,64,1,512,127", 32, 8, 64, 1, 512, 127, ROWS, CHECK_QUICK, 0, 0},
-    {"32,8,64,512,512,0", 32, 8, 64, 512, 512, 0, ROWS, CHECK_NORMAL, 0, 0},
-    {"32,8,64,2048,2048,0", 32, 8, 64, 2048, 2048, 0, ROWS, CHECK_HEAVY, 0, 0},
-    {"16,8,128,128,256,0", 16, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL, 0, 0},
-    {"16,8,128,17,64,31", 16, 8, 128, 17, 64, 31, ROWS, CHECK_QUICK, 0, 0},
-    {"D 6 is refused", 4, 4, 6, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0},
-    {"D 260 is refused", 4, 4, 260, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0},
-    {"5 heads over 2 are refused", 5, 2, 8, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0},
-    {"smollm2 1 at 1000", 9, 3, 64, 1, 1024, 1000, ROWS, CHECK_QUICK, 0, 0},
-    {"smollm2 128 at 872", 9, 3, 64, 128, 1024, 872, ROWS, CHECK_NORMAL, 0, 0},
-    {"D 80", 4, 2, 80, 9, 300, 250, ROWS, CHECK_QUICK, 0, 0},
-    {"D 192", 2, 1, 192, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
-    {"D 256", 4, 1, 256, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
-    {"9 heads over 1", 9, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
-    {"32 heads over 1", 32, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0},
-    {"length 255", 3, 1, 16, 1, 255, 254, ROWS, CHECK_QUICK, 0, 0},
-    {"length 256", 3, 1, 16, 1, 256, 255, ROWS, CHECK_QUICK, 0, 0},
-    {"length 257", 3, 1, 16, 1, 257, 256, ROWS, CHECK_QUICK, 0, 0},
-    {"length 511", 3, 1, 16, 1, 511, 510, ROWS, CHECK_QUICK, 0, 0},
-    {"length 512", 3, 1, 16, 1, 512, 511, ROWS, CHECK_QUICK, 0, 0},
-    {"length 513", 3, 1, 16, 1, 513, 512, ROWS, CHECK_QUICK, 0, 0},
-    {"every length 1 to 2049", 3, 1, 16, 2049, 2049, 0, ROWS, CHECK_NORMAL, 0, 0},
-    {"every length 1 to 2049, single rows", 3, 1, 16, 2049, 2049, 0, SINGLES, CHECK_NORMAL, 0, 0},
-    {"lengths 250 to 520, single rows", 2, 2, 8, 271, 520, 249, SINGLES, CHECK_QUICK, 0, 0},
-    {"length 131072", 2, 1, 16, 1, 131072, 131071, ROWS, CHECK_NORMAL, 0, 0},
-    {"three sequences, NaN in one", 6, 2, 8, 24, 300, 255, MIXED, CHECK_QUICK, 0, 0},
-    {"prompts of 361", 3, 3, 8, 361, 361, 0, ROWS, CHECK_QUICK, 0, 0},
-    {"prompts of 362", 3, 3, 8, 362, 362, 0, ROWS, CHECK_QUICK, 0, 0},
-    {"prompts of 363", 3, 3, 8, 363, 363, 0, ROWS, CHECK_QUICK, 0, 0},
-    {"window 1", 6, 2, 16, 40, 300, 250, ROWS, CHECK_QUICK, 1, 0},
-    {"window 24 of 100", 4, 2, 16, 100, 100, 0, ROWS, CHECK_QUICK, 24, 0},
-    {"window 255 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 255, 0},
-    {"window 256 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 256, 0},
-    {"window 257 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 257, 0},
-    {"window past the cache", 4, 2, 16, 9, 300, 250, ROWS, CHECK_QUICK, 1 << 20, 0},
-    {"window 512 at 8191, D 256", 4, 1, 256, 1, 8192, 8191, NAN_PAST, CHECK_QUICK, 512, 0},
-    {"window 512, 128 rows at 3000", 4, 1, 64, 128, 3200, 3000, NAN_PAST, CHECK_NORMAL, 512, 0},
-    {"window 100, single rows", 3, 1, 16, 271, 520, 249, SINGLES, CHECK_QUICK, 100, 0},
-    {"window 300, three sequences, NaN in one", 6, 2, 8, 24, 900, 855, MIXED, CHECK_QUICK, 300, 0},
-    {"NaN before the window", 3, 1, 16, 30, 900, 800, NAN_PAST, CHECK_QUICK, 290, 0},
-    {"softcap 5", 6, 2, 32, 40, 300, 250, ROWS, CHECK_QUICK, 0, 5},
-    {"softcap 50 of logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK, 0, 50},
-    {"softcap 2, window 40", 6, 2, 32, 40, 300, 250, ROWS, CHECK_QUICK, 40, 2},
-    {"NaN in V at 258", 3, 1, 16, 12, 300, 252, NAN_V, CHECK_QUICK, 0, 0},
-    {"NaN in K at 258", 3, 1, 16, 12, 300, 252, NAN_K, CHECK_QUICK, 0, 0},
+    {"6,2,8,4,16,0", 6, 2, 8, 4, 16, 0, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"4,4,16,3,8,0", 4, 4, 16, 3, 8, 0, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"8,4,4,5,16,0", 8, 4, 4, 5, 16, 0, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"6,2,8,2,16,2", 6, 2, 8, 2, 16, 2, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"24,8,128,128,256,0", 24, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"4,4,32,4,16,0 logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK, 0, 0, 0},
+    {"32,8,64,1,4096,4095", 32, 8, 64, 1, 4096, 4095, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"32,8,64,1,8192,8191", 32, 8, 64, 1, 8192, 8191, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"32,8,64,128,512,0", 32, 8, 64, 128, 512, 0, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"32,8,64,1,512,127", 32, 8, 64, 1, 512, 127, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"32,8,64,512,512,0", 32, 8, 64, 512, 512, 0, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"32,8,64,2048,2048,0", 32, 8, 64, 2048, 2048, 0, ROWS, CHECK_HEAVY, 0, 0, 0},
+    {"16,8,128,128,256,0", 16, 8, 128, 128, 256, 0, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"16,8,128,17,64,31", 16, 8, 128, 17, 64, 31, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"D 6 is refused", 4, 4, 6, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0, 0},
+    {"D 260 is refused", 4, 4, 260, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0, 0},
+    {"5 heads over 2 are refused", 5, 2, 8, 1, 8, 0, REFUSED, CHECK_QUICK, 0, 0, 0},
+    {"smollm2 1 at 1000", 9, 3, 64, 1, 1024, 1000, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"smollm2 128 at 872", 9, 3, 64, 128, 1024, 872, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"D 80", 4, 2, 80, 9, 300, 250, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"D 192", 2, 1, 192, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"D 256", 4, 1, 256, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"9 heads over 1", 9, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"32 heads over 1", 32, 1, 16, 5, 300, 254, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"length 255", 3, 1, 16, 1, 255, 254, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"length 256", 3, 1, 16, 1, 256, 255, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"length 257", 3, 1, 16, 1, 257, 256, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"length 511", 3, 1, 16, 1, 511, 510, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"length 512", 3, 1, 16, 1, 512, 511, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"length 513", 3, 1, 16, 1, 513, 512, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"every length 1 to 2049", 3, 1, 16, 2049, 2049, 0, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"every length 1 to 2049, single rows", 3, 1, 16, 2049, 2049, 0, SINGLES, CHECK_NORMAL, 0, 0,
+     0},
+    {"lengths 250 to 520, single rows", 2, 2, 8, 271, 520, 249, SINGLES, CHECK_QUICK, 0, 0, 0},
+    {"length 131072", 2, 1, 16, 1, 131072, 131071, ROWS, CHECK_NORMAL, 0, 0, 0},
+    {"three sequences, NaN in one", 6, 2, 8, 24, 300, 255, MIXED, CHECK_QUICK, 0, 0, 0},
+    {"prompts of 361", 3, 3, 8, 361, 361, 0, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"prompts of 362", 3, 3, 8, 362, 362, 0, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"prompts of 363", 3, 3, 8, 363, 363, 0, ROWS, CHECK_QUICK, 0, 0, 0},
+    {"window 1", 6, 2, 16, 40, 300, 250, ROWS, CHECK_QUICK, 1, 0, 0},
+    {"window 24 of 100", 4, 2, 16, 100, 100, 0, ROWS, CHECK_QUICK, 24, 0, 0},
+    {"window 255 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 255, 0, 0},
+    {"window 256 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 256, 0, 0},
+    {"window 257 of 600", 4, 2, 16, 600, 600, 0, ROWS, CHECK_QUICK, 257, 0, 0},
+    {"window past the cache", 4, 2, 16, 9, 300, 250, ROWS, CHECK_QUICK, 1 << 20, 0, 0},
+    {"window 512 at 8191, D 256", 4, 1, 256, 1, 8192, 8191, NAN_PAST, CHECK_QUICK, 512, 0, 0},
+    {"window 512, 128 rows at 3000", 4, 1, 64, 128, 3200, 3000, NAN_PAST, CHECK_NORMAL, 512, 0, 0},
+    {"window 100, single rows", 3, 1, 16, 271, 520, 249, SINGLES, CHECK_QUICK, 100, 0, 0},
+    {"window 300, three sequences, NaN in one", 6, 2, 8, 24, 900, 855, MIXED, CHECK_QUICK, 300, 0,
+     0},
+    {"NaN before the window", 3, 1, 16, 30, 900, 800, NAN_PAST, CHECK_QUICK, 290, 0, 0},
+    {"softcap 5", 6, 2, 32, 40, 300, 250, ROWS, CHECK_QUICK, 0, 5, 0},
+    {"softcap 50 of logits near 177", 4, 4, 32, 4, 16, 0, LARGE, CHECK_QUICK, 0, 50, 0},
+    {"softcap 2, window 40", 6, 2, 32, 40, 300, 250, ROWS, CHECK_QUICK, 40, 2, 0},
+    {"NaN in V at 258", 3, 1, 16, 12, 300, 252, NAN_V, CHECK_QUICK, 0, 0, 0},
+    {"NaN in K at 258", 3, 1, 16, 12, 300, 252, NAN_K, CHECK_QUICK, 0, 0, 0},
+    {"NaN in V at 258, D 64", 4, 1, 64, 12, 300, 252, NAN_V, CHECK_QUICK, 0, 0, 0},
+    {"40 rows, 7 of them single", 6, 2, 16, 40, 300, 250, ROWS, CHECK_QUICK, 0, 0, 7},
+    {"only single rows", 6, 2, 16, 9, 300, 250, ROWS, CHECK_QUICK, 0, 0, 9},
+    {"three sequences, 8 rows single", 6, 2, 8, 24, 900, 855, MIXED, CHECK_QUICK, 300, 0, 8},
 };
 enum { NAMED = sizeof cases / sizeof *cases };
 
@@ -93,46 +101,123 @@ static const uint32_t replays[][8] = {
 };
 enum { REPLAYS = sizeof replays / sizeof *replays };
 
-enum { CASES = NAMED + REPLAYS };
+enum { CASES = NAMED + REPLAYS, ALL = CASES * OP_CACHE_TYPES };
 
-/* Every case with a cache of every type. */
-static uint32_t count(void)
+/* What plain code in the place of matrix units computes: every case of several rows with heads of
+ * up to 16 and a cache in f32, and these. Each pair of a width and a type is a pipeline, which a
+ * software device compiles for seconds. */
+static const struct {
+    const char *name;
+    op_cache_type type;
+} twins[] = {
+    {"32,8,64,128,512,0", OP_CACHE_F16},
+    {"smollm2 128 at 872", OP_CACHE_F16},
+    {"window 512, 128 rows at 3000", OP_CACHE_F16},
+    {"NaN in V at 258, D 64", OP_CACHE_F16},
+    {"4,4,32,4,16,0 logits near 177", OP_CACHE_Q8},
+    {"softcap 5", OP_CACHE_Q8},
+    {"softcap 2, window 40", OP_CACHE_Q8},
+    {"softcap 50 of logits near 177", OP_CACHE_Q8},
+    {"D 80", OP_CACHE_F32},
+    {"D 192", OP_CACHE_F16},
+};
+enum { TWINS = sizeof twins / sizeof *twins };
+
+/* Who computes a case. */
+typedef enum computer { BY_CHOICE, BY_MATRIX, BY_TWIN } computer;
+
+typedef struct choice {
+    uint32_t which; /* of cases, then of replays */
+    op_cache_type type;
+    computer by;
+} choice;
+
+/* Every case with a cache of every type as op_attention chooses, the named ones of several rows by
+ * the row for matrix units, then some by its twin. */
+enum { MOST_CHOICES = (2 * NAMED + REPLAYS) * OP_CACHE_TYPES + NAMED + TWINS };
+
+static bool is_for_matrices(const attention_case *a)
 {
-    return CASES * OP_CACHE_TYPES;
+    return a->kind != REFUSED && a->kind != SINGLES && a->rows > a->singles + 1;
 }
 
-static op_cache_type type_of(uint32_t i)
+static uint32_t list_choices(choice out[MOST_CHOICES])
 {
-    return (op_cache_type)(i / CASES);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ALL; i++)
+        out[n++] = (choice){i % CASES, (op_cache_type)(i / CASES), BY_CHOICE};
+    for (uint32_t i = 0; i < NAMED * OP_CACHE_TYPES; i++)
+        if (is_for_matrices(&cases[i % NAMED]))
+            out[n++] = (choice){i % NAMED, (op_cache_type)(i / NAMED), BY_MATRIX};
+    for (uint32_t i = 0; i < NAMED; i++)
+        if (is_for_matrices(&cases[i]) && cases[i].head_dim <= 16)
+            out[n++] = (choice){i, OP_CACHE_F32, BY_TWIN};
+    for (uint32_t t = 0; t < TWINS; t++)
+        for (uint32_t i = 0; i < NAMED; i++)
+            if (strcmp(cases[i].name, twins[t].name) == 0)
+                out[n++] = (choice){i, twins[t].type, BY_TWIN};
+    return n;
+}
+
+static uint32_t count(void)
+{
+    choice all[MOST_CHOICES];
+    return list_choices(all);
+}
+
+static choice choice_of(uint32_t i)
+{
+    choice all[MOST_CHOICES];
+    list_choices(all);
+    return all[i];
+}
+
+static check_cost cost_of_twin(const attention_case *a)
+{
+    return a->head_dim > 64 || a->cost == CHECK_HEAVY ? CHECK_HEAVY : CHECK_NORMAL;
 }
 
 static void describe(uint32_t i, check_case *out)
 {
-    const uint32_t which = i % CASES;
+    const choice c = choice_of(i);
+    const size_t size = sizeof out->name;
     int length = 0;
-    if (type_of(i) != OP_CACHE_F32)
-        length = snprintf(out->name, sizeof out->name, "%s: ", op_cache_type_name(type_of(i)));
-    if (which < NAMED) {
-        out->cost = cases[which].cost;
-        snprintf(out->name + length, sizeof out->name - (size_t)length, "%s", cases[which].name);
+    if (c.by != BY_CHOICE)
+        length = snprintf(out->name, size, c.by == BY_MATRIX ? "matrix: " : "plain_attention: ");
+    if (c.type != OP_CACHE_F32)
+        length +=
+            snprintf(out->name + length, size - (size_t)length, "%s: ", op_cache_type_name(c.type));
+    if (c.which < NAMED) {
+        out->cost = c.by == BY_TWIN ? cost_of_twin(&cases[c.which]) : cases[c.which].cost;
+        snprintf(out->name + length, size - (size_t)length, "%s", cases[c.which].name);
         return;
     }
-    length += snprintf(out->name + length, sizeof out->name - (size_t)length, "replay");
-    for (uint32_t s = 0; s < 8 && replays[which - NAMED][s] > 0; s++)
-        length += snprintf(out->name + length, sizeof out->name - (size_t)length, "%s%u",
-                           s ? "," : " ", replays[which - NAMED][s]);
+    const uint32_t *steps = replays[c.which - NAMED];
+    length += snprintf(out->name + length, size - (size_t)length, "replay");
+    for (uint32_t s = 0; s < 8 && steps[s] > 0; s++)
+        length +=
+            snprintf(out->name + length, size - (size_t)length, "%s%u", s ? "," : " ", steps[s]);
 }
 
 typedef struct attention_run {
     gpu_view q, k_cache, v_cache, row_info, table, scratch, out;
     op_attention_shape shape;
+    const op_kernel_row *row; /* of those that are not single; NULL: as op_attention chooses */
 } attention_run;
 
 static void record(gpu_recorder *rec, void *user)
 {
     const attention_run *r = user;
-    op_attention(rec, r->q, r->k_cache, r->v_cache, r->row_info, r->table, r->scratch, r->out,
-                 &r->shape);
+    op_attention_shape s = r->shape;
+    if (r->row != NULL)
+        s.rows = s.singles;
+    op_attention(rec, r->q, r->k_cache, r->v_cache, r->row_info, r->table, r->scratch, r->out, &s);
+    if (r->row == NULL)
+        return;
+    const op_attention_views v = {r->q,     r->k_cache, r->v_cache, r->row_info,
+                                  r->table, r->scratch, r->out,     s.singles};
+    s.rows = r->shape.rows - s.singles;
+    op_record_attention_join(rec, &v, &s, op_record_attention_matrix(rec, r->row, &v, &s));
 }
 
 /* K or V: random up to each sequence's length, NaN in every slot that no position has yet. */
@@ -195,8 +280,37 @@ static gpu_view keep(check_context *c, const check_cache *cache, float **values)
     return check_input(c, words, cache->bytes);
 }
 
-static void run_rows(check_context *c, const attention_case *a, op_cache_type type)
+/* NULL, and the case is skipped, where the device cannot run it, or not with such heads. */
+static const op_kernel_row *row_of(check_context *c, computer by, uint32_t head_dim)
 {
+    const op_kernel_row *row = by == BY_TWIN ? check_plain_attention(CHECK_PLAIN_RIGHT) : NULL;
+    for (uint32_t i = 0; by == BY_MATRIX && i < op_table_attention.count; i++)
+        if (strcmp(op_table_attention.rows[i].name, "matrix") == 0)
+            row = &op_table_attention.rows[i];
+    const op_shape shape = {.half = true,
+                            .queries = 128,
+                            .k = head_dim,
+                            .workgroup_memory = gpu_device_limits(c->device)->max_workgroup_memory};
+    if (!check_can_run(c, row) || op_attention_matrix_fits(&shape))
+        return c->result->skipped ? NULL : row;
+    c->result->skipped = true;
+    snprintf(c->result->detail, sizeof c->result->detail, "this device cannot run %s: %u values",
+             row->name, head_dim);
+    return NULL;
+}
+
+/* What operands of f16 may cost, as with a cache of them; scores near 177 are off by 0.02 then. */
+static void check_half(check_context *c, const float *out, const double *want, uint64_t values,
+                       enum kind kind)
+{
+    check_bounds(c, out, want, values, kind == LARGE ? 2e-2 : 2e-3, kind == LARGE ? 4e-2 : 1e-2);
+}
+
+static void run_rows(check_context *c, const attention_case *a, op_cache_type type, computer by)
+{
+    const op_kernel_row *row = by != BY_CHOICE ? row_of(c, by, a->head_dim) : NULL;
+    if (by != BY_CHOICE && row == NULL)
+        return;
     const uint32_t sequences = a->kind == MIXED ? 3 : 1, length = a->position + a->rows / sequences;
     const ref_heads heads = {a->rows, a->q_heads, a->kv_heads, a->head_dim, 0};
     const check_cache cache = check_make_cache(c, type, heads, sequences, a->capacity, 512);
@@ -229,9 +343,11 @@ static void run_rows(check_context *c, const attention_case *a, op_cache_type ty
                                  .scale = scale,
                                  .longest = length,
                                  .sequences = a->kind == SINGLES ? a->rows : 1,
+                                 .singles = a->singles,
                                  .window = a->window,
                                  .softcap = a->softcap,
-                                 .cache = type}};
+                                 .cache = type},
+                       .row = row};
     r.q = check_input(c, q, values * 4);
     r.k_cache = keep(c, &cache, &k);
     r.v_cache = keep(c, &cache, &v);
@@ -251,7 +367,10 @@ static void run_rows(check_context *c, const attention_case *a, op_cache_type ty
         return;
     const ref_scores scores = {(double)scale, a->window, (double)a->softcap};
     ref_attention(q, k, v, info, cache.table, &heads, &scores, want);
-    check_bounds(c, out, want, values, a->kind == LARGE ? 1e-4 : 1e-5, 1e-3);
+    if (row != NULL)
+        check_half(c, out, want, values, a->kind);
+    else
+        check_bounds(c, out, want, values, a->kind == LARGE ? 1e-4 : 1e-5, 1e-3);
 }
 
 /* Steps on one cache, k and v stored on the way; against one pass over all rows. */
@@ -367,13 +486,84 @@ static void run_replay(check_context *c, const uint32_t *steps, op_cache_type ty
 
 static void run(check_context *c, uint32_t i)
 {
-    const uint32_t which = i % CASES;
-    if (which >= NAMED)
-        run_replay(c, replays[which - NAMED], type_of(i));
-    else if (cases[which].kind == REFUSED)
-        run_refused(c, &cases[which]);
+    const choice of = choice_of(i);
+    if (of.which >= NAMED)
+        run_replay(c, replays[of.which - NAMED], of.type);
+    else if (cases[of.which].kind == REFUSED)
+        run_refused(c, &cases[of.which]);
     else
-        run_rows(c, &cases[which], type_of(i));
+        run_rows(c, &cases[of.which], of.type, of.by);
 }
 
 const check_group check_attention = {"attention", count, describe, run};
+
+/* ---- is the device good at it? --------------------------------------------------------------- */
+
+/* The plain twin is; one that computes something else is found out, and one that no compiler takes,
+ * and both leave the reason. */
+static const struct {
+    const char *name, *word;
+    check_plain_kind kind;
+} agreements[] = {
+    {"a right kernel is trusted", "", CHECK_PLAIN_RIGHT},
+    {"a wrong kernel is refused", "wrong", CHECK_PLAIN_WRONG},
+    {"a kernel that does not compile is refused", "attention_plain_broken", CHECK_PLAIN_BROKEN},
+};
+enum { AGREEMENTS = sizeof agreements / sizeof *agreements };
+
+static uint32_t agreement_count(void)
+{
+    return AGREEMENTS + 1;
+}
+
+static void describe_agreement(uint32_t i, check_case *out)
+{
+    const char *name = i < AGREEMENTS ? agreements[i].name : "what is close enough";
+    snprintf(out->name, sizeof out->name, "check: %s", name);
+    out->cost = i < AGREEMENTS ? CHECK_NORMAL : CHECK_QUICK;
+}
+
+/* Whether `off` at one place of a hundred values near 1 is close enough. */
+static bool is_close(float off, uint32_t places)
+{
+    float got[100], want[100];
+    for (uint32_t i = 0; i < 100; i++) {
+        want[i] = i % 2 == 0 ? 1.0f : -1.0f;
+        got[i] = want[i] + (i < places ? off : 0.0f);
+    }
+    return op_close_enough(got, want, 100, op_tolerance_operands);
+}
+
+static void run_closeness(check_context *c)
+{
+    check_that(c, is_close(0.0f, 100) && is_close(0.009f, 1) && is_close(0.0045f, 100),
+               "what f16 loses is too much");
+    check_that(c, !is_close(0.011f, 1), "one value off by 1.1 %% of their size is trusted");
+    check_that(c, !is_close(0.0055f, 100), "all values off by 0.55 %% of their size are trusted");
+    check_that(c, !is_close(NAN, 1) && !is_close(INFINITY, 1), "what is no number is trusted");
+}
+
+static void run_agreement(check_context *c, uint32_t i)
+{
+    if (i >= AGREEMENTS) {
+        run_closeness(c);
+        return;
+    }
+    const bool right = agreements[i].kind == CHECK_PLAIN_RIGHT;
+    const op_attention_shape shape = {.q_heads = 8, .kv_heads = 2, .head_dim = 16};
+    bool good = !right;
+    error why = {0};
+    if (row_of(c, BY_TWIN, shape.head_dim) == NULL)
+        return;
+    const op_kernel_row *row = check_plain_attention(agreements[i].kind);
+    check_that(c, row != NULL, "the row is missing");
+    if (row == NULL)
+        return;
+    c->status = op_attention_try(c->device, row, &shape, &good, &why, c->err);
+    check_that(c, good == right, "%s: %s", right ? "it was refused" : "it was trusted", why.text);
+    check_that(c, strstr(why.text, agreements[i].word) != NULL, "the reason is \"%s\"", why.text);
+    check_that(c, right == (why.text[0] == '\0'), "there is a reason: \"%s\"", why.text);
+}
+
+const check_group check_attention_agreement = {"attention", agreement_count, describe_agreement,
+                                               run_agreement};

@@ -207,11 +207,8 @@ static void run(check_context *c, uint32_t i)
 {
     const fused_case *f = &cases[i];
     const op_kernel_row *row = find_row(f->row);
-    if (row != NULL && !op_row_runs(c->device, row)) {
-        c->result->skipped = true;
-        snprintf(c->result->detail, sizeof c->result->detail, "this device cannot run %s", f->row);
+    if (row != NULL && !check_can_run(c, row))
         return;
-    }
     const bool gated = f->gate != OP_GATE_NONE;
     const uint64_t inputs = (uint64_t)f->rows * f->k, results = (uint64_t)f->rows * f->n;
     const uint64_t last_k = gated ? f->f : f->k;

@@ -199,19 +199,6 @@ static void record(gpu_recorder *rec, void *user)
                       r->of->column, r->width, r->of->mode, &r->with);
 }
 
-/* False, and the case is skipped, where the device cannot run the row. */
-static bool runs(check_context *c, const op_kernel_row *row)
-{
-    check_that(c, row != NULL, "the row is missing");
-    if (row != NULL && op_row_runs(c->device, row))
-        return true;
-    c->result->skipped = row != NULL;
-    if (row != NULL)
-        snprintf(c->result->detail, sizeof c->result->detail, "this device cannot run %s",
-                 row->name);
-    return false;
-}
-
 static check_weight make_weight(check_context *c, const product_case *p)
 {
     const weight_format format = *check_format_named(p->format);
@@ -304,7 +291,7 @@ static void run(check_context *c, uint32_t i)
     const product_case p = get(i, &row);
     product_run r = {.of = &p, .row = row_at(row)};
     r.width = (uint64_t)p.column + p.n + p.more;
-    if (!runs(c, r.row))
+    if (!check_can_run(c, r.row))
         return;
     const uint64_t xs = (uint64_t)p.rows * p.k, ys = p.rows * r.width;
     const check_weight w = make_weight(c, &p);
@@ -383,7 +370,7 @@ static void record_edges(gpu_recorder *rec, void *user)
 static void run_edges(check_context *c, uint32_t i)
 {
     product_run r = {.row = edge_row(i)};
-    if (!runs(c, r.row))
+    if (!check_can_run(c, r.row))
         return;
     const uint64_t xs = (uint64_t)EDGES_MOST * EDGES_K;
     const check_weight w =
@@ -580,7 +567,7 @@ static void record_identity(gpu_recorder *rec, void *user)
 static void run_identity(check_context *c, const op_kernel_row *row_of, weight_format format)
 {
     halves_run r = {.row = row_of};
-    if (!runs(c, r.row))
+    if (!check_can_run(c, r.row))
         return;
     const uint32_t k = r.row->tile->units > 1 ? 1024 : format.scale >= SCALE_K ? 768 : 256;
     const check_weight w = check_make_weight(c, format, HALVES_COLS, k, 17);
@@ -649,7 +636,7 @@ static void run_agreement(check_context *c, uint32_t i)
     const bool wrong = i % 2 == 1;
     const op_kernel_row *row = check_plain_row(OP_TILE_16, lossy != TEMPER_LOSSY_NONE, wrong);
     bool agrees = wrong;
-    if (!runs(c, row))
+    if (!check_can_run(c, row))
         return;
     c->status = op_row_agrees(c->device, row, lossy, &agrees, c->err);
     check_that(c, agrees != wrong, "%s", wrong ? "it was trusted" : "it was refused");

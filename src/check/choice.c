@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/kernels.gen.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -66,6 +67,32 @@ temper_status check_shape_allow(gpu_device *device, bool exact, temper_lossy los
                                : status;
 }
 
+static op_attention_shape attention_of(const check_shape *s)
+{
+    const uint32_t rows = (uint32_t)s->rows;
+    return (op_attention_shape){.rows = rows,
+                                .q_heads = 32,
+                                .kv_heads = 8,
+                                .head_dim = 64,
+                                .scale = 0.125f,
+                                .longest = rows,
+                                .half = s->attention};
+}
+
+temper_status check_shape_allow_attention(gpu_device *device, bool exact, check_shape *shape,
+                                          error *err)
+{
+    const op_attention_shape attention = attention_of(shape);
+    error why = {0};
+    shape->attention = false;
+    const temper_status status =
+        exact ? TEMPER_OK : op_attention_check(device, &attention, &shape->attention, &why, err);
+    snprintf(shape->attention_why, sizeof shape->attention_why, "%.*s",
+             (int)sizeof shape->attention_why - 1,
+             exact ? "f16 operands are not asked for (--exact)" : why.text);
+    return status;
+}
+
 /* What a table is asked about it. */
 static op_shape shape_for(gpu_device *device, const op_table *table, const check_shape *s)
 {
@@ -82,6 +109,10 @@ static op_shape shape_for(gpu_device *device, const op_table *table, const check
         shape.lossy = s->lossy;
         shape.tile = op_tile_best(&shape);
         return shape;
+    }
+    if (table == &op_table_attention) {
+        const op_attention_shape attention = attention_of(s);
+        return op_attention_question(device, &attention, false);
     }
     /* Norms see the product's input, a sampler its output; neither has a weight. */
     shape.format = (weight_format){0};
@@ -211,6 +242,9 @@ bool check_choice_at(gpu_device *device, const check_shape *s, uint32_t i, check
     else if (verdict == OP_ROW_SHAPE && row->tile != NULL && !s->half)
         snprintf(out->reason, sizeof out->reason,
                  "closed by the self-check, or by --exact: f16 operands are not allowed");
+    else if (verdict == OP_ROW_SHAPE && table == &op_table_attention &&
+             row->kernel == &kernel_attention_matrix && s->attention_why[0] != '\0')
+        snprintf(out->reason, sizeof out->reason, "closed: %s", s->attention_why);
     else if (verdict == OP_ROW_CLOSED && (row->lossy & OP_OPENED_BY(s->lossy)) != 0)
         snprintf(out->reason, sizeof out->reason, "closed by the self-check of f16 sums");
     else if (verdict != OP_ROW_MAY && (verdict != OP_ROW_SLOWER || us == 0))

@@ -15,6 +15,9 @@ typedef struct check_shape {
     weight_format format;
     bool fixed, half, half_sums; /* what op_products allows */
     temper_lossy lossy;
+    bool attention;   /* on f16 matrices: of `rows` rows of one sequence, four heads of 64 to a KV
+                         head, a cache in f32 */
+    char attention_why[160]; /* why not, where the device has such matrices */
 } check_shape;
 
 /* "M,N,K,TYPE" with a type of files ("Q4_0"). TEMPER_BAD_ARGUMENT says what is wrong. */
@@ -25,6 +28,10 @@ temper_status check_shape_parse(const char *text, check_shape *out, error *err);
  * With `exact` nothing; both together are refused. */
 temper_status check_shape_allow(gpu_device *device, bool exact, temper_lossy lossy,
                                 check_shape *shape, error *err);
+
+/* The same for attention on matrix units, with a self-check of its own. */
+temper_status check_shape_allow_attention(gpu_device *device, bool exact, check_shape *shape,
+                                          error *err);
 
 typedef struct check_choice {
     const char *op, *row, *kernel;

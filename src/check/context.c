@@ -332,6 +332,18 @@ void check_that(check_context *c, bool right, const char *format, ...)
     va_end(args);
 }
 
+bool check_can_run(check_context *c, const op_kernel_row *row)
+{
+    check_that(c, row != NULL, "the row is missing");
+    if (row != NULL && op_row_runs(c->device, row))
+        return true;
+    c->result->skipped = row != NULL;
+    if (row != NULL)
+        snprintf(c->result->detail, sizeof c->result->detail, "this device cannot run %s",
+                 row->name);
+    return false;
+}
+
 static void note(check_context *c, double worst, double limit, uint64_t at, double got, double want)
 {
     if (worst / limit >= c->result->error / c->result->limit || c->result->limit == 0) {

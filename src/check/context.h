@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "check/check.h"
 #include "op/op.h"
+#include "op/rows.h"
 
 enum { CHECK_BUFFERS = 32, CHECK_BLOCKS = 64, CHECK_WEIGHTS = 4 };
 
@@ -38,8 +39,9 @@ typedef struct check_group {
 extern const check_group check_matmul, check_products, check_product_edges, check_halves,
     check_agreement, check_fused, check_lookup, check_rmsnorm, check_silu_gate, check_add,
     check_layernorm, check_head_norm, check_gelu_gate, check_gelu, check_bias, check_add_positions,
-    check_softcap, check_rope_store, check_attention, check_step_of_attention, check_sample,
-    check_penalize, check_bias_logits, check_best, check_nll, check_gather_ids, check_lossy;
+    check_softcap, check_rope_store, check_attention, check_step_of_attention,
+    check_attention_agreement, check_sample, check_penalize, check_bias_logits, check_best,
+    check_nll, check_gather_ids, check_lossy;
 
 /* ---- memory and inputs ----------------------------------------------------------------------- */
 
@@ -87,6 +89,9 @@ check_weight check_upload_weight(check_context *c, weight_format format, uint64_
 weight_planes check_planes(check_context *c, weight_format format, uint64_t n, uint64_t k);
 
 /* ---- running --------------------------------------------------------------------------------- */
+
+/* False, and the case is skipped, where the device cannot run the row; NULL: a failure. */
+bool check_can_run(check_context *c, const op_kernel_row *row);
 
 /* Records, submits, waits, and copies `out` to a new host block; with c->time also times it: flops
  * and bytes are what one recording computes and must move. NULL after a failure. */

@@ -25,6 +25,7 @@ static const check_group *const groups[] = {
     &check_rope_store,
     &check_attention,
     &check_step_of_attention,
+    &check_attention_agreement,
     &check_silu_gate,
     &check_add,
     &check_sample,

@@ -169,3 +169,106 @@ const gpu_kernel *check_entries_kernel(void)
     strcat(text, entries_main);
     return &kernel;
 }
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* Queries stay while their place in memory is used again, so a lane keeps its row of them; K and V
+ * are read where they lie. */
+static const char plain_attention[] =
+    "var<private> own_lane: u32;\n"
+    "struct Left { low: vec4<u32>, high: vec4<u32> }\n"
+    "struct Right { at: u32, by_row: bool }\n"
+    "struct Result { low: vec4<f32>, high: vec4<f32> }\n"
+    "fn left_of_strip(at: u32) -> Left {\n"
+    "    let row = at + own_lane / 2u * STRIP_PITCH;\n"
+    "    return Left(tile[row], tile[row + 1u]);\n"
+    "}\n"
+    "fn keys(at: u32) -> Right { return Right(at, false); }\n"
+    "fn values(at: u32) -> Right { return Right(at, true); }\n"
+    "fn product(a: vec4<u32>, b: vec4<u32>) -> f32 {\n"
+    "    return dot(unpack2x16float(a.x), unpack2x16float(b.x)) +\n"
+    "           dot(unpack2x16float(a.y), unpack2x16float(b.y)) +\n"
+    "           dot(unpack2x16float(a.z), unpack2x16float(b.z)) +\n"
+    "           dot(unpack2x16float(a.w), unpack2x16float(b.w));\n"
+    "}\n"
+    "fn multiply(left: Left, right: Right, sum: Result) -> Result {\n"
+    "    var l = left;\n"
+    "    var s = sum;\n"
+    "    let end = select(16u, 15u, params.rows == 0u);\n"
+    "    if (!right.by_row) {\n"
+    "        for (var i = 0u; i < end; i++) {\n"
+    "            let at = right.at + (own_lane % 2u * 8u + i / 2u) * PITCH + i % 2u;\n"
+    "            s.low.x += product(l.low, tile[at]);\n"
+    "            l = Left(l.high, l.low);\n"
+    "            if (i % 2u == 1u) {\n"
+    "                s = Result(vec4<f32>(s.low.yzw, s.high.x), vec4<f32>(s.high.yzw, s.low.x));\n"
+    "            }\n"
+    "        }\n"
+    "        return s;\n"
+    "    }\n"
+    "    for (var i = 0u; i < end; i++) {\n"
+    "        let word = tile[right.at + i * PITCH + own_lane % 2u];\n"
+    "        let pair = unpack2x16float(l.low.x);\n"
+    "        let weight = select(pair.x, pair.y, i % 2u == 1u);\n"
+    "        s.low += weight * of_halves(word.xy);\n"
+    "        s.high += weight * of_halves(word.zw);\n"
+    "        if (i % 2u == 1u) {\n"
+    "            l = Left(vec4<u32>(l.low.yzw, l.high.x), vec4<u32>(l.high.yzw, l.low.x));\n"
+    "        }\n"
+    "    }\n"
+    "    return s;\n"
+    "}\n"
+    "fn store(at: u32, sum: Result) {\n"
+    "    let to = at + own_lane / 2u * STRIP_PITCH + own_lane % 2u * 2u;\n"
+    "    tile[to] = bitcast<vec4<u32>>(sum.low);\n"
+    "    tile[to + 1u] = bitcast<vec4<u32>>(sum.high);\n"
+    "}\n"
+    "fn load(at: u32) -> Result {\n"
+    "    let row = at + own_lane / 2u * STRIP_PITCH + own_lane % 2u * 2u;\n"
+    "    return Result(bitcast<vec4<f32>>(tile[row]), bitcast<vec4<f32>>(tile[row + 1u]));\n"
+    "}\n";
+
+static bool make_attention(char text[SOURCE_BYTES], check_plain_kind kind)
+{
+    const char *source = kernel_attention_matrix.source;
+    if (strlen(source) >= SOURCE_BYTES)
+        return false;
+    strcpy(text, source);
+    const char *lane = "let subgroup = thread / 32u;\n", *half = "tile[part + 1u] = p1;\n";
+    return replace(text, "diagnostic(off", "\n", "") && replace(text, "enable f16", "\n", "") &&
+           replace(text, "enable subgroups", "\n", "enable subgroups;\n") &&
+           replace(text, "enable chromium_experimental_subgroup_matrix", "\n", "") &&
+           replace(text, "// Matrices: from here", "// Matrices: to here.\n", plain_attention) &&
+           replace(text, lane, lane,
+                   "let subgroup = thread / 32u;\n    own_lane = thread % 32u;\n") &&
+           (kind != CHECK_PLAIN_WRONG ||
+            replace(text, half, half, "tile[part + 1u] = vec4<u32>(0u);\n")) &&
+           (kind != CHECK_PLAIN_BROKEN ||
+            replace(text, half, half, "tile[part + 1u] = missing;\n"));
+}
+
+const op_kernel_row *check_plain_attention(check_plain_kind kind)
+{
+    static const char *const names[CHECK_PLAIN_KINDS] = {
+        [CHECK_PLAIN_RIGHT] = "attention_plain",
+        [CHECK_PLAIN_WRONG] = "attention_plain_wrong",
+        [CHECK_PLAIN_BROKEN] = "attention_plain_broken",
+    };
+    static char sources[CHECK_PLAIN_KINDS][SOURCE_BYTES];
+    static gpu_kernel kernels[CHECK_PLAIN_KINDS];
+    static op_kernel_row rows[CHECK_PLAIN_KINDS];
+    gpu_kernel *kernel = &kernels[kind];
+    if (kernel->source == NULL) {
+        if (!make_attention(sources[kind], kind))
+            return NULL;
+        *kernel = kernel_attention_matrix;
+        kernel->name = names[kind];
+        kernel->source = sources[kind];
+        kernel->needs = GPU_FEATURE_SUBGROUPS;
+    }
+    rows[kind] = (op_kernel_row){.name = "plain_attention",
+                                 .kernel = kernel,
+                                 .invocations = 256,
+                                 .workgroup_memory = 20 << 10};
+    return &rows[kind];
+}

@@ -1,6 +1,7 @@
 /*
- * plain_matrix.h - product_matrix.wgsl without matrix units: its lines about matrices replaced by
- * plain code, so that all else in it is tested on devices that have none; and its pieces alone.
+ * plain_matrix.h - product_matrix.wgsl and attention_matrix.wgsl without matrix units: their lines
+ * about matrices replaced by plain code, so that all else in them is tested on devices that have
+ * none; and pieces of the first alone.
  */
 #ifndef TEMPER_CHECK_PLAIN_MATRIX_H
 #define TEMPER_CHECK_PLAIN_MATRIX_H
@@ -18,5 +19,16 @@ const op_kernel_row *check_plain_row(int tile, bool half_sums, bool wrong);
  * above.
  */
 const gpu_kernel *check_entries_kernel(void);
+
+/* The same of attention. Wrong: the second half of each step's positions is given no weight.
+ * Broken: no compiler takes it. */
+typedef enum check_plain_kind {
+    CHECK_PLAIN_RIGHT,
+    CHECK_PLAIN_WRONG,
+    CHECK_PLAIN_BROKEN,
+    CHECK_PLAIN_KINDS
+} check_plain_kind;
+
+const op_kernel_row *check_plain_attention(check_plain_kind kind);
 
 #endif

@@ -259,6 +259,7 @@ temper_status runner_record(runner *r, gpu_buffer *from, gpu_recorder **rec, err
     model_step step = {.rows = r->rows,
                        .longest = r->longest,
                        .sequences = sequences_of(r),
+                       .singles = r->sequences > 1 ? count : 0,
                        .cache = r->cache,
                        .ids = gpu_whole(whole ? from : r->ids),
                        .row_info = gpu_whole(r->row_info),

@@ -3,10 +3,9 @@
 // / (Hq / Hkv), by streaming softmax: running maximum m, sum l and weighted sum o; a larger m
 // rescales l and o.
 //
-// Shapes: q f32 [rows, Hq D] read as vec4; caches [block][Hkv][256] rows of row_words, whose
-//   halves a driver may flush below 6.1e-5; row_info u32 pairs (position, table_offset) [rows];
-//   out f32 [rows, Hq, D], or where there are splits of the positions [rows, Hq, splits, D + 4]: o,
-//   m, l and two unused of each, for attention_join.
+// Shapes: q f32 [rows, Hq D] read as vec4; caches [block][Hkv][256] rows of row_words; row_info u32
+//   pairs (position, table_offset) [rows]; out f32 [rows, Hq, D], or where there are splits of the
+//   positions [rows, Hq, splits, D + 4]: o, m, l and two unused of each, for attention_join.
 // Mapping: a workgroup of 64 lanes takes one KV head and a tile of at most QUERIES queries:
 //   tile_rows rows by tile_heads of the query heads that share the KV head, so K and V are read
 //   once for all of them. It walks the cache a block of 256 positions at a time, from the block
@@ -22,10 +21,13 @@
 //   products for each number loaded, in both halves.
 // Reference: ref_attention.
 
-override CACHE: u32 = 0;   // 0: f32, 1: halves, 2: int8 and scales
+// use cache_type
+// use cache_quad
+// use softcap
 // option QUERIES = 4
 
 struct Params {
+    first_row: u32,       // of the views; rows below count from there
     rows: u32,
     q_heads: u32,
     kv_heads: u32,
@@ -59,61 +61,9 @@ var<workgroup> weights: array<array<f32, 256>, {{QUERIES}}>;
 var<workgroup> lane_values: array<array<f32, 64>, {{QUERIES}}>;
 var<workgroup> eighth_highest: array<array<f32, 8>, {{QUERIES}}>;
 
-// Four values of a word pair of halves, or of a word of bytes.
-fn of_halves(pair: vec2<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
-}
-
-fn of_bytes(word: u32) -> vec4<f32> {
-    return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >>
-                     vec4<u32>(24u));
-}
-
-// Where the scale of four values of a row lies, in f32s.
-fn scale_at(row: u32, quad: u32) -> u32 {
-    return 4u * row + params.head_dim / 4u + quad / 8u;
-}
-
-// Values 4 quad .. 4 quad + 3 of row `slot` of K, and of V.
-fn k_quad(slot: u32, quad: u32) -> vec4<f32> {
-    let row = slot * params.row_words;
-    if (CACHE == 0u) {
-        return bitcast<vec4<f32>>(k_cache[row + quad]);
-    }
-    if (CACHE == 1u) {
-        let word = k_cache[row + quad / 2u];
-        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
-    }
-    let at = scale_at(row, quad);
-    return of_bytes(k_cache[row + quad / 4u][quad % 4u]) *
-           bitcast<f32>(k_cache[at / 4u][at % 4u]);
-}
-
-fn v_quad(slot: u32, quad: u32) -> vec4<f32> {
-    let row = slot * params.row_words;
-    if (CACHE == 0u) {
-        return bitcast<vec4<f32>>(v_cache[row + quad]);
-    }
-    if (CACHE == 1u) {
-        let word = v_cache[row + quad / 2u];
-        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
-    }
-    let at = scale_at(row, quad);
-    return of_bytes(v_cache[row + quad / 4u][quad % 4u]) *
-           bitcast<f32>(v_cache[at / 4u][at % 4u]);
-}
-
 // The first position that a row at `position` sees.
 fn window_start(position: u32) -> u32 {
     return position + 1u - min(params.window, position + 1u);
-}
-
-fn capped(score: vec4<f32>) -> vec4<f32> {
-    if (params.softcap == 0.0) {
-        return score;
-    }
-    let e = exp(-2.0 * abs(score) / params.softcap);
-    return sign(score) * params.softcap * (1.0 - e) / (1.0 + e);
 }
 
 @compute @workgroup_size(64)
@@ -142,7 +92,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     var total: array<f32, {{QUERIES}}>;
     var o: array<vec4<f32>, {{QUERIES}}>;
     for (var j = 0u; j < {{QUERIES}}u; j++) {
-        let row = first_row + min(j / head_count, row_count - 1u);
+        let row = params.first_row + first_row + min(j / head_count, row_count - 1u);
         let head = kv_head * heads + first_head + j % head_count;
         q_at[j] = (row * params.q_heads + head) * quads;
         limit[j] = row_info[2u * row];
@@ -155,12 +105,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let parts = LANES / quads;
 
     var alike = true;
-    var lowest_position = row_info[2u * first_row];
+    let info_at = 2u * (params.first_row + first_row);     // of the tile's first row
+    var lowest_position = row_info[info_at];
     var last_position = lowest_position;
     for (var i = 1u; i < row_count; i++) {
-        alike = alike && row_info[2u * (first_row + i) + 1u] == row_info[2u * first_row + 1u];
-        lowest_position = min(lowest_position, row_info[2u * (first_row + i)]);
-        last_position = max(last_position, row_info[2u * (first_row + i)]);
+        alike = alike && row_info[info_at + 2u * i + 1u] == row_info[info_at + 1u];
+        lowest_position = min(lowest_position, row_info[info_at + 2u * i]);
+        last_position = max(last_position, row_info[info_at + 2u * i]);
     }
     let passes = select(row_count, 1u, alike);
     for (var pass_row = 0u; pass_row < passes; pass_row++) {
@@ -171,10 +122,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         var last = last_position;
         if (!alike) {
             open_end = 0u;
-            last = row_info[2u * (first_row + pass_row)];
+            last = row_info[info_at + 2u * pass_row];
             first = window_start(last);
         }
-        let table = row_info[2u * (first_row + pass_row) + 1u];
+        let table = row_info[info_at + 2u * pass_row + 1u];
         let block_start = first / BLOCK + split * params.split_blocks;
         var block_end = last / BLOCK + 1u;
         if (split + 1u < params.splits) {
@@ -212,7 +163,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 let mine = alike || j / head_count == pass_row;
                 let seen = (position <= vec4<u32>(limit[j])) & (position >= vec4<u32>(start[j])) &
                     vec4<bool>(mine);
-                let s = select(vec4<f32>(LOWEST), capped(score[j] * params.scale), seen);
+                let s = select(vec4<f32>(LOWEST), capped4(score[j] * params.scale), seen);
                 score[j] = s;
                 lane_values[j][lane] = max(max(s.x, s.y), max(s.z, s.w));
             }
@@ -290,7 +241,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         let head = row * params.q_heads + kv_head * heads + first_head + j % head_count;
         let direct = params.splits == 1u;
         let at = select((head * params.splits + split) * (params.head_dim + 4u),
-                        head * params.head_dim, direct);
+                        (params.first_row * params.q_heads + head) * params.head_dim, direct);
         for (var d = lane; d < params.head_dim; d += LANES) {
             var value = 0.0;
             for (var i = 0u; i < parts; i++) {

@@ -15,6 +15,7 @@ override LANES: u32 = 64;
 
 struct Params {
     heads: u32,
+    first_head: u32,   // of out
     head_dim: u32,
     splits: u32,
 }
@@ -73,6 +74,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             sum += sums[i * quads + lane];
             total += totals[i * quads + lane];
         }
-        out[head * quads + lane] = sum / total;
+        out[(params.first_head + head) * quads + lane] = sum / total;
     }
 }

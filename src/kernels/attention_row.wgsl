@@ -14,11 +14,13 @@
 //   view are never multiplied.
 // Reference: ref_attention.
 
-override CACHE: u32 = 0;   // 0: f32, 1: halves, 2: int8 and scales
+// use cache_type
+// use cache_quad
+// use softcap
 // option HEADS = 4
 
 struct Params {
-    rows: u32,
+    first_row: u32,      // of the views; rows count from there
     q_heads: u32,
     kv_heads: u32,
     head_dim: u32,
@@ -49,58 +51,6 @@ var<workgroup> weights: array<array<f32, 64>, {{HEADS}}>;
 var<workgroup> tree: array<array<f32, 64>, {{HEADS}}>;
 var<workgroup> shares: array<array<vec4<f32>, 64>, {{HEADS}}>;
 
-// Four values of a word pair of halves, or of a word of bytes.
-fn of_halves(pair: vec2<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
-}
-
-fn of_bytes(word: u32) -> vec4<f32> {
-    return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >>
-                     vec4<u32>(24u));
-}
-
-// Where the scale of four values of a row lies, in f32s.
-fn scale_at(row: u32, quad: u32) -> u32 {
-    return 4u * row + params.head_dim / 4u + quad / 8u;
-}
-
-// Values 4 quad .. 4 quad + 3 of row `slot` of K, and of V.
-fn k_quad(slot: u32, quad: u32) -> vec4<f32> {
-    let row = slot * params.row_words;
-    if (CACHE == 0u) {
-        return bitcast<vec4<f32>>(k_cache[row + quad]);
-    }
-    if (CACHE == 1u) {
-        let word = k_cache[row + quad / 2u];
-        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
-    }
-    let at = scale_at(row, quad);
-    return of_bytes(k_cache[row + quad / 4u][quad % 4u]) *
-           bitcast<f32>(k_cache[at / 4u][at % 4u]);
-}
-
-fn v_quad(slot: u32, quad: u32) -> vec4<f32> {
-    let row = slot * params.row_words;
-    if (CACHE == 0u) {
-        return bitcast<vec4<f32>>(v_cache[row + quad]);
-    }
-    if (CACHE == 1u) {
-        let word = v_cache[row + quad / 2u];
-        return of_halves(select(word.xy, word.zw, quad % 2u == 1u));
-    }
-    let at = scale_at(row, quad);
-    return of_bytes(v_cache[row + quad / 4u][quad % 4u]) *
-           bitcast<f32>(v_cache[at / 4u][at % 4u]);
-}
-
-fn capped(score: f32) -> f32 {
-    if (params.softcap == 0.0) {
-        return score;
-    }
-    let e = exp(-2.0 * abs(score) / params.softcap);
-    return sign(score) * params.softcap * (1.0 - e) / (1.0 + e);
-}
-
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
@@ -111,7 +61,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let split = tile % params.splits;
     let kv_head = (tile / params.splits) % params.kv_heads;
     let query_tile = tile / (params.splits * params.kv_heads);
-    let row = query_tile / params.head_tiles;
+    let row = params.first_row + query_tile / params.head_tiles;
     let group_heads = params.q_heads / params.kv_heads;
     let first_head = (query_tile % params.head_tiles) * {{HEADS}}u;
     let head_count = min({{HEADS}}u, group_heads - first_head);
@@ -224,7 +174,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 out[at + 2u] = mean.z;
                 out[at + 3u] = mean.w;
             } else {
-                let part_at = ((first_out + h) * params.splits + split) * (params.head_dim + 4u);
+                let local = first_out + h - params.first_row * params.q_heads;
+                let part_at = (local * params.splits + split) * (params.head_dim + 4u);
                 let at = part_at + 4u * lane;
                 out[at] = sum.x;
                 out[at + 1u] = sum.y;

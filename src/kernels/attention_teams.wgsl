@@ -25,7 +25,11 @@
 
 enable subgroups;
 
-override CACHE: u32 = 0;     // 0: f32, 1: halves, 2: int8 and scales
+// use cache_type
+// use cache_words
+// use rotation
+// use softcap
+
 override ROPE: u32 = 0;
 override LANES: u32 = 64;
 override SUBGROUP: u32 = 8;
@@ -36,6 +40,7 @@ override MERGED: u32 = 1;    // heads that are merged at once
 // option PIECES = 1
 
 struct Params {
+    first_row: u32,      // of the views; rows count from there
     q_heads: u32,
     kv_heads: u32,
     head_dim: u32,
@@ -64,166 +69,25 @@ struct Params {
 const BLOCK = 256u;
 const LOWEST = -3.0e38;
 
-// Eight values of a row, and the words that hold them: a scale is b.x.
-struct Eight {
-    low: vec4<f32>,
-    high: vec4<f32>,
-}
-
-struct Words {
-    a: vec4<u32>,
-    b: vec4<u32>,
-}
-
-// Rows of 2 TEAM PIECES vec4: the queries, then k and v as they come, then as they are stored.
-var<workgroup> staged: array<vec4<f32>, ({{HEADS}} + 4) * 2 * TEAM * {{PIECES}}>;
+// Rows of 2 TEAM PIECES vec4: the queries, then k and v as they come.
+var<workgroup> staged: array<vec4<f32>, ({{HEADS}} + 2) * 2 * TEAM * {{PIECES}}>;
+var<workgroup> own: array<vec4<u32>, 128>;   // rows of 64 words: k and v as they are stored
 var<workgroup> largest: array<u32, 16>;      // of groups of 32 of k, then of v, as bits
 var<workgroup> sums: array<vec4<f32>, LANES / SUBGROUP * MERGED * 2 * TEAM * {{PIECES}}>;
 var<workgroup> peaks: array<vec2<f32>, LANES / SUBGROUP * {{HEADS}}>;      // maximum and sum
 
-// ---- rotation: as rope_store.wgsl has it ----
-
-fn multiply_high(a: u32, b: u32) -> u32 {
-    let a0 = a & 0xffffu;
-    let a1 = a >> 16u;
-    let b0 = b & 0xffffu;
-    let b1 = b >> 16u;
-    let middle = a1 * b0 + ((a0 * b0) >> 16u);
-    let other = a0 * b1 + (middle & 0xffffu);
-    return a1 * b1 + (middle >> 16u) + (other >> 16u);
-}
-
-fn rotation(position: u32, low: u32, high: u32) -> vec2<f32> {
-    let turn = position * high + multiply_high(position, low);
-    let quarter = (turn + 0x20000000u) >> 30u;
-    let rest = bitcast<i32>(turn - (quarter << 30u));
-    let t = f32(rest) * 1.4629180792671596e-9;
-    let u = t * t;
-    let s5 = fma(u, fma(u, 2.7557319e-6, -1.9841270e-4), 8.3333333e-3);
-    let s = t * fma(u, fma(u, s5, -0.16666667), 1.0);
-    let c6 = fma(u, fma(u, -2.7557319e-7, 2.4801587e-5), -1.3888889e-3);
-    let c = fma(u, fma(u, fma(u, c6, 4.1666667e-2), -0.5), 1.0);
-    let swapped = select(vec2<f32>(c, s), vec2<f32>(-s, c), (quarter & 1u) == 1u);
-    return select(swapped, -swapped, (quarter & 2u) == 2u);
-}
-
-fn turned(value: vec2<f32>, pair: u32, position: u32) -> vec2<f32> {
-    if (2u * pair >= params.rotary) {
-        return value;
-    }
-    let r = params.magnitude * rotation(position, turns[2u * pair], turns[2u * pair + 1u]);
-    return vec2<f32>(value.x * r.x - value.y * r.y, value.x * r.y + value.y * r.x);
-}
-
-// ---- the cache's types ----
-
-fn of_halves(pair: vec2<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(pair.x), unpack2x16float(pair.y));
-}
-
-fn of_bytes(word: u32) -> vec4<f32> {
-    return vec4<f32>(bitcast<vec4<i32>>(vec4<u32>(word) << vec4<u32>(24u, 16u, 8u, 0u)) >>
-                     vec4<u32>(24u));
-}
-
-fn widened(w: Words) -> Eight {
-    if (CACHE == 0u) {
-        return Eight(bitcast<vec4<f32>>(w.a), bitcast<vec4<f32>>(w.b));
-    }
-    if (CACHE == 1u) {
-        return Eight(of_halves(w.a.xy), of_halves(w.a.zw));
-    }
-    let scale = bitcast<f32>(w.b.x);
-    return Eight(of_bytes(w.a.x) * scale, of_bytes(w.a.y) * scale);
-}
-
-// Values 8 piece .. 8 piece + 7 of a row of K, and of V; past the row zeros.
-fn k_words(slot: u32, piece: u32) -> Words {
-    var w = Words(vec4<u32>(0u), vec4<u32>(0u));
-    let row = slot * params.row_words;
-    if (8u * piece >= params.head_dim) {
-        return w;
-    }
-    if (CACHE == 0u) {
-        w.a = k_cache[row + 2u * piece];
-        if (8u * piece + 4u < params.head_dim) {
-            w.b = k_cache[row + 2u * piece + 1u];
-        }
-    } else if (CACHE == 1u) {
-        w.a = k_cache[row + piece];
-    } else {
-        let word = k_cache[row + piece / 2u];
-        let at = 4u * row + params.head_dim / 4u + piece / 4u;
-        w.a = select(word, word.zwxy, piece % 2u == 1u);
-        w.b.x = k_cache[at / 4u][at % 4u];
-    }
-    return w;
-}
-
-fn v_words(slot: u32, piece: u32) -> Words {
-    var w = Words(vec4<u32>(0u), vec4<u32>(0u));
-    let row = slot * params.row_words;
-    if (8u * piece >= params.head_dim) {
-        return w;
-    }
-    if (CACHE == 0u) {
-        w.a = v_cache[row + 2u * piece];
-        if (8u * piece + 4u < params.head_dim) {
-            w.b = v_cache[row + 2u * piece + 1u];
-        }
-    } else if (CACHE == 1u) {
-        w.a = v_cache[row + piece];
-    } else {
-        let word = v_cache[row + piece / 2u];
-        let at = 4u * row + params.head_dim / 4u + piece / 4u;
-        w.a = select(word, word.zwxy, piece % 2u == 1u);
-        w.b.x = v_cache[at / 4u][at % 4u];
-    }
-    return w;
-}
-
-fn held(value: vec2<f32>) -> vec2<f32> {
-    return select(value, sign(value) * 65504.0, abs(value) > vec2<f32>(65504.0));
-}
-
-fn bits_of_largest(v: vec4<f32>) -> u32 {
-    let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
-    return max(max(bits.x, bits.y), max(bits.z, bits.w));
-}
-
-fn bytes(v: vec4<i32>) -> u32 {
-    let b = bitcast<vec4<u32>>(v) & vec4<u32>(0xffu);
-    return b.x | (b.y << 8u) | (b.z << 16u) | (b.w << 24u);
-}
-
-// Below 2^-100 the quotient 127 / most would pass the largest float: such a group counts as 0.
-fn is_tiny(most: u32) -> bool {
-    return most < 0x0d800000u;
-}
-
-fn scale_of(most: u32) -> u32 {
-    if (most >= 0x7f800000u) {
-        return 0x7fc00000u;
-    }
-    return select(bitcast<u32>(bitcast<f32>(most) / 127.0), 0u, is_tiny(most));
-}
-
-// Word i of 16 bytes of the row that k (side 0) or v (side 1) becomes; the values that a reader
-// will find there go to `staged`.
-fn stored(i: u32, side: u32, source: u32, to: u32) -> vec4<u32> {
+// Word i of 16 bytes of the row that k (side 0) or v (side 1) becomes; it comes at staged[row].
+fn stored(i: u32, side: u32, row: u32) -> vec4<u32> {
     let quads = params.head_dim / 4u;
-    if (CACHE == 0u) {
-        staged[to + i] = staged[source + i];
-        return bitcast<vec4<u32>>(staged[source + i]);
+    if (CACHE == CACHE_F32) {
+        return bitcast<vec4<u32>>(staged[row + i]);
     }
     var word = vec4<u32>(0u);
-    if (CACHE == 1u) {
+    if (CACHE == CACHE_F16) {
         for (var j = 0u; j < 2u && 2u * i + j < quads; j++) {
-            let value = staged[source + 2u * i + j];
-            let pair = vec2<u32>(pack2x16float(held(value.xy)), pack2x16float(held(value.zw)));
-            staged[to + 2u * i + j] = of_halves(pair);
-            word[2u * j] = pair.x;
-            word[2u * j + 1u] = pair.y;
+            let value = staged[row + 2u * i + j];
+            word[2u * j] = pack2x16float(held(value.xy));
+            word[2u * j + 1u] = pack2x16float(held(value.zw));
         }
         return word;
     }
@@ -233,8 +97,7 @@ fn stored(i: u32, side: u32, source: u32, to: u32) -> vec4<u32> {
         if (quad < quads) {
             let most = largest[8u * side + quad / 8u];
             let up = select(127.0 / bitcast<f32>(most), 0.0, is_tiny(most));
-            word[j] = bytes(vec4<i32>(round(staged[source + quad] * up)));
-            staged[to + quad] = of_bytes(word[j]) * bitcast<f32>(scale_of(most));
+            word[j] = bytes(vec4<i32>(round(staged[row + quad] * up)));
         } else if (quad < quads + groups) {
             word[j] = scale_of(largest[8u * side + quad - quads]);
         }
@@ -242,14 +105,27 @@ fn stored(i: u32, side: u32, source: u32, to: u32) -> vec4<u32> {
     return word;
 }
 
-// ---- scores ----
-
-fn capped(score: f32) -> f32 {
-    if (params.softcap == 0.0) {
-        return score;
+// As k_words and v_words, of the row's own position.
+fn own_words(side: u32, piece: u32) -> Words {
+    var w = Words(vec4<u32>(0u), vec4<u32>(0u));
+    let row = 64u * side;
+    if (8u * piece >= params.head_dim) {
+        return w;
     }
-    let e = exp(-2.0 * abs(score) / params.softcap);
-    return sign(score) * params.softcap * (1.0 - e) / (1.0 + e);
+    if (CACHE == CACHE_F32) {
+        w.a = own[row + 2u * piece];
+        if (8u * piece + 4u < params.head_dim) {
+            w.b = own[row + 2u * piece + 1u];
+        }
+    } else if (CACHE == CACHE_F16) {
+        w.a = own[row + piece];
+    } else {
+        let word = own[row + piece / 2u];
+        let at = 4u * row + params.head_dim / 4u + piece / 4u;
+        w.a = select(word, word.zwxy, piece % 2u == 1u);
+        w.b.x = own[at / 4u][at % 4u];
+    }
+    return w;
 }
 
 fn product(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
@@ -274,7 +150,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let split = tile % params.splits;
     let kv_head = (tile / params.splits) % params.kv_heads;
     let query_tile = tile / (params.splits * params.kv_heads);
-    let row = query_tile / params.head_tiles;
+    let row = params.first_row + query_tile / params.head_tiles;
     let group_heads = params.q_heads / params.kv_heads;
     let first_head = (query_tile % params.head_tiles) * {{HEADS}}u;
     let head_count = min({{HEADS}}u, group_heads - first_head);
@@ -298,6 +174,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let end_turn =
         select(min(first_turn + params.split_turns, turns_of_all), turns_of_all, is_last);
 
+    // The first turn's K and V, asked for before anything else.
     var k: array<Words, {{DEEP}} * {{PIECES}}>;
     var v: array<Words, {{DEEP}} * {{PIECES}}>;
     if (first_turn < end_turn) {
@@ -328,15 +205,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         staged[which * width + quad] = value;
     }
     workgroupBarrier();
-    let own = {{HEADS}}u * width;       // rows own, own + width: k and v as they come
+    let fresh = {{HEADS}}u * width;     // where k and v are in `staged`
     if (ROPE == 1u) {
-        if (CACHE == 2u) {
+        if (CACHE == CACHE_Q8) {
             let groups_of_row = (params.head_dim + 31u) / 32u;
             if (index < 16u && index % 8u < groups_of_row) {
                 let first = index % 8u * 8u;
                 var most = 0u;
                 for (var i = first; i < min(first + 8u, quads); i++) {
-                    most = max(most, bits_of_largest(staged[own + index / 8u * width + i]));
+                    most = max(most, bits_of_largest(staged[fresh + index / 8u * width + i]));
                 }
                 largest[index] = most;
             }
@@ -347,7 +224,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         for (var e = index; e < 2u * params.row_words; e += LANES) {
             let side = e / params.row_words;
             let i = e % params.row_words;
-            let word = stored(i, side, own + side * width, own + (2u + side) * width);
+            let word = stored(i, side, fresh + side * width);
+            own[64u * side + i] = word;
             if (is_last && first_head == 0u) {
                 if (side == 0u) {
                     k_cache[at + i] = word;
@@ -451,10 +329,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         for (var h = 0u; h < {{HEADS}}u; h++) {
             var s = 0.0;
             for (var w = 0u; w < {{PIECES}}u; w++) {
-                let at = 2u * (lane + w * TEAM);
-                let k_at = own + 2u * width + at;
-                s = product(staged[h * width + at], staged[k_at], s);
-                s = product(staged[h * width + at + 1u], staged[k_at + 1u], s);
+                let at = h * width + 2u * (lane + w * TEAM);
+                let values = widened(own_words(0u, lane + w * TEAM));
+                s = product(staged[at], values.low, s);
+                s = product(staged[at + 1u], values.high, s);
             }
             s = select(LOWEST, capped(over_team(s) * params.scale), team == 0u);
             let m = max(highest[h], s);
@@ -463,12 +341,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
             highest[h] = m;
             total[h] = total[h] * shrink + weight;
             for (var w = 0u; w < {{PIECES}}u; w++) {
-                let v_at = own + 3u * width + 2u * (lane + w * TEAM);
                 let i = h * {{PIECES}}u + w;
-                o[i].low = o[i].low * shrink +
-                           select(vec4<f32>(0.0), weight * staged[v_at], team == 0u);
-                o[i].high = o[i].high * shrink +
-                            select(vec4<f32>(0.0), weight * staged[v_at + 1u], team == 0u);
+                o[i].low *= shrink;
+                o[i].high *= shrink;
+                if (team == 0u) {
+                    let values = widened(own_words(1u, lane + w * TEAM));
+                    o[i].low = fma(vec4<f32>(weight), values.low, o[i].low);
+                    o[i].high = fma(vec4<f32>(weight), values.high, o[i].high);
+                }
             }
         }
     }
@@ -532,7 +412,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 if (params.splits == 1u) {
                     out[query * quads + quad] = sum / l;
                 } else {
-                    let part = (query * params.splits + split) * (quads + 1u);
+                    let local = query - params.first_row * params.q_heads;
+                    let part = (local * params.splits + split) * (quads + 1u);
                     out[part + quad] = sum;
                     if (quad == 0u) {
                         out[part + quads] = vec4<f32>(m, l, 0.0, 0.0);

@@ -9,14 +9,12 @@
 //   2 a head takes whole groups of eight lanes, 32 values, that find their largest together.
 // Needs: nothing. Seven storage buffers; 256 bytes of workgroup memory.
 // Why this version: an f32 angle at position 131071 is off by 4e-3, and WGSL promises sin and cos
-//   only to 2^-11. So the host gives each frequency as a 64-bit fraction of a turn; position *
-//   fraction modulo 1 is exact integer arithmetic to 2^-32 of a turn (1.5e-9 rad), the octant is
-//   its top bits, and the rest, within +-pi/4, goes through Taylor polynomials whose truncation is
-//   below 3e-9. What is left is f32 rounding, below 3e-7. Halves are packed by pack2x16float, so
-//   that no device needs f16. The cache is written by single words: two lanes may share 16 bytes.
+//   only to 2^-11: see the piece rotation. The cache is written by single words: two lanes may
+//   share 16 bytes.
 // Reference: ref_rope_store.
 
-override CACHE: u32 = 0;   // 0: f32, 1: halves, 2: int8 and scales
+// use cache_type
+// use rotation
 
 struct Params {
     base: u32,        // first lane of this dispatch
@@ -43,55 +41,6 @@ const GROUP = 8u;   // lanes under one scale
 
 var<workgroup> largest: array<u32, 64>;
 
-fn multiply_high(a: u32, b: u32) -> u32 {
-    let a0 = a & 0xffffu;
-    let a1 = a >> 16u;
-    let b0 = b & 0xffffu;
-    let b1 = b >> 16u;
-    let middle = a1 * b0 + ((a0 * b0) >> 16u);
-    let other = a0 * b1 + (middle & 0xffffu);
-    return a1 * b1 + (middle >> 16u) + (other >> 16u);
-}
-
-// (cos, sin) of position * inv_freq.
-fn rotation(position: u32, low: u32, high: u32) -> vec2<f32> {
-    // Modulo 2^32: the whole turns fall away.
-    let turn = position * high + multiply_high(position, low);
-    let quarter = (turn + 0x20000000u) >> 30u;
-    let rest = bitcast<i32>(turn - (quarter << 30u));           // within +- 1/8 turn
-    let t = f32(rest) * 1.4629180792671596e-9;                  // 2 pi / 2^32
-    let u = t * t;
-    let s5 = fma(u, fma(u, 2.7557319e-6, -1.9841270e-4), 8.3333333e-3);
-    let s = t * fma(u, fma(u, s5, -0.16666667), 1.0);
-    let c6 = fma(u, fma(u, -2.7557319e-7, 2.4801587e-5), -1.3888889e-3);
-    let c = fma(u, fma(u, fma(u, c6, 4.1666667e-2), -0.5), 1.0);
-    let swapped = select(vec2<f32>(c, s), vec2<f32>(-s, c), (quarter & 1u) == 1u);
-    return select(swapped, -swapped, (quarter & 2u) == 2u);
-}
-
-fn turned(value: vec2<f32>, pair: u32, position: u32) -> vec2<f32> {
-    if (2u * pair >= params.rotary) {
-        return value;
-    }
-    let r = params.magnitude * rotation(position, turns[2u * pair], turns[2u * pair + 1u]);
-    return vec2<f32>(value.x * r.x - value.y * r.y, value.x * r.y + value.y * r.x);
-}
-
-// What a half can hold; NaN stays.
-fn held(value: vec2<f32>) -> vec2<f32> {
-    return select(value, sign(value) * 65504.0, abs(value) > vec2<f32>(65504.0));
-}
-
-fn bits_of_largest(v: vec4<f32>) -> u32 {
-    let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
-    return max(max(bits.x, bits.y), max(bits.z, bits.w));
-}
-
-fn bytes(v: vec4<i32>) -> u32 {
-    let b = bitcast<vec4<u32>>(v) & vec4<u32>(0xffu);
-    return b.x | (b.y << 8u) | (b.z << 16u) | (b.w << 24u);
-}
-
 fn store(is_value: bool, at: u32, word: u32) {
     if (is_value) {
         v_cache[at] = word;
@@ -106,7 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let index = params.base + (group.y * groups.x + group.x) * 64u + lane;
     let heads = params.q_heads + 2u * params.kv_heads;
     let quads = params.head_dim / 4u;
-    let lanes = select(quads, (quads + GROUP - 1u) / GROUP * GROUP, CACHE == 2u);
+    let lanes = select(quads, (quads + GROUP - 1u) / GROUP * GROUP, CACHE == CACHE_Q8);
     let quad = index % lanes;
     let head = (index / lanes) % heads;
     let row = index / (lanes * heads);
@@ -123,7 +72,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         }
     }
     var most = 0u;
-    if (CACHE == 2u) {
+    if (CACHE == CACHE_Q8) {
         largest[lane] = bits_of_largest(value);
         workgroupBarrier();
         for (var i = 0u; i < GROUP; i++) {
@@ -142,26 +91,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let block = block_table[row_info[2u * row + 1u] + position / BLOCK];
     let slot = (block * params.kv_heads + kv_head) * BLOCK + position % BLOCK;
     let to = 4u * slot * params.row_words;
-    if (CACHE == 0u) {
+    if (CACHE == CACHE_F32) {
         let words = bitcast<vec4<u32>>(value);
         store(is_value, to + 4u * quad, words.x);
         store(is_value, to + 4u * quad + 1u, words.y);
         store(is_value, to + 4u * quad + 2u, words.z);
         store(is_value, to + 4u * quad + 3u, words.w);
-    } else if (CACHE == 1u) {
+    } else if (CACHE == CACHE_F16) {
         store(is_value, to + 2u * quad, pack2x16float(held(value.xy)));
         store(is_value, to + 2u * quad + 1u, pack2x16float(held(value.zw)));
     } else {
-        // Below 2^-100 the quotient would pass the largest float: such a group counts as 0.
-        let tiny = most < 0x0d800000u;
-        let up = select(127.0 / bitcast<f32>(most), 0.0, tiny);
+        let up = select(127.0 / bitcast<f32>(most), 0.0, is_tiny(most));
         store(is_value, to + quad, bytes(vec4<i32>(round(value * up))));
         if (quad % GROUP == 0u) {
-            var scale = select(bitcast<u32>(bitcast<f32>(most) / 127.0), 0u, tiny);
-            if (most >= 0x7f800000u) {
-                scale = 0x7fc00000u;
-            }
-            store(is_value, to + quads + quad / GROUP, scale);
+            store(is_value, to + quads + quad / GROUP, scale_of(most));
         }
     }
 }

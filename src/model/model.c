@@ -260,10 +260,34 @@ static temper_status products_open(model *m, error *err)
     return scratch_add_products(s, m->device, bytes, err);
 }
 
+/* Whether the device's matrix units are good at this model's attention with this type of cache:
+ * once for the life of the model. What may be rounded at all may be here. */
+static temper_status choose_rounding(model *m, op_cache_type cache, error *err)
+{
+    const model_config *c = &m->config;
+    const op_attention_shape shape = {.rows = m->max_rows,
+                                      .q_heads = c->q_heads,
+                                      .kv_heads = c->kv_heads,
+                                      .head_dim = c->head_dim,
+                                      .longest = 1,
+                                      .cache = cache};
+    bool half = false;
+    temper_status status = TEMPER_OK;
+    if (m->rounding[cache] != MODEL_UNTRIED)
+        return TEMPER_OK;
+    if (m->scratch.allowed.fixed)
+        status = op_attention_check(m->device, &shape, &half, NULL, err);
+    if (status == TEMPER_OK)
+        m->rounding[cache] = half ? MODEL_HALF : MODEL_EXACT;
+    return status;
+}
+
 temper_status model_reserve(model *m, const kv_cache *cache, error *err)
 {
     const uint32_t positions = kv_cache_positions(cache);
-    temper_status status = TEMPER_OK;
+    temper_status status = choose_rounding(m, kv_cache_type(cache), err);
+    if (status != TEMPER_OK)
+        return status;
     status = scratch_fit_attention(&m->scratch, m->device, &m->config, m->max_rows, positions, err);
     if (status != TEMPER_OK)
         return status;

@@ -50,6 +50,9 @@ typedef struct model_layer {
     model_norm ffn_post_norm; /* of the feed-forward layer's output */
 } model_layer;
 
+/* Whether attention over many rows may round its operands to f16. */
+typedef enum model_rounding { MODEL_UNTRIED, MODEL_EXACT, MODEL_HALF } model_rounding;
+
 typedef struct model {
     gpu_device *device; /* one reference */
     model_config config;
@@ -63,6 +66,7 @@ typedef struct model {
     gpu_buffer *turns_local; /* of local layers, where they have a base of their own, or NULL */
     model_layer *layers;
     model_scratch scratch;
+    model_rounding rounding[OP_CACHE_TYPES]; /* by the type of the cache */
 } model;
 
 /* Loads the network of a file. *out is owned by the caller. */
@@ -75,9 +79,10 @@ temper_status model_open_random(gpu_device *device, const model_config *config, 
                                 uint32_t max_rows, model **out, error *err);
 void model_close(model *m);
 
-/* Lets the products of prompts round their operands to f16 where the device is good at it (the
- * first time on a device that is computed and waited for), unless `exact`. To be called before the
- * first model_reserve; without it products are exact. */
+/* Lets products and the attention of prompts round their operands to f16 where the device is good
+ * at it, unless `exact`, and products more than that where `lossy` says so; the first time that is
+ * computed and waited for, of products here, of attention when a cache of its type is reserved. To
+ * be called before the first model_reserve; without it both are exact. */
 temper_status model_choose_products(model *m, bool exact, temper_lossy lossy, error *err);
 
 /* Makes the scratch fit sequences of `positions` and asks for every pipeline that their steps need;
@@ -88,6 +93,7 @@ typedef struct model_step {
     uint32_t rows;      /* 1 to max_rows, of any sequences and positions, in any order */
     uint32_t longest;   /* the largest position among the rows, plus 1 */
     uint32_t sequences; /* that the rows belong to; 0: 1; as many as rows: each has its own */
+    uint32_t singles;   /* of the first rows, how many attention takes one by one */
     const kv_cache *cache;
     gpu_view ids;         /* u32 [rows] */
     gpu_view row_info;    /* op_row_info [rows] */

@@ -264,9 +264,12 @@ void model_record_attention(const model *m, gpu_recorder *rec, const model_step 
                                           .scale = c->attention_scale,
                                           .longest = step->longest,
                                           .sequences = step->sequences,
+                                          .singles = step->singles,
                                           .window = local ? c->window : 0,
                                           .softcap = c->attention_softcap,
-                                          .cache = kv_cache_type(step->cache)};
+                                          .cache = kv_cache_type(step->cache),
+                                          .half = m->rounding[kv_cache_type(step->cache)] ==
+                                                  MODEL_HALF};
     const op_rope_attention_views views = {
         .qkv = gpu_whole(s->qkv),
         .turns = gpu_whole(turns),

@@ -22,6 +22,15 @@ static bool is_single(const op_shape *shape)
 }
 
 static const op_kernel_row rows_of_attention[] = {
+    {.name = "matrix",
+     .kernel = &kernel_attention_matrix,
+     .invocations = 256,
+     .workgroup_memory = 20 << 10, /* with heads of 16; those of 256 take 35 KiB */
+     .runs = op_half_runs,
+     .fits = op_attention_matrix_fits,
+     .gpu_only = true,
+     .why = "many rows on matrix units: 128 queries of a KV head share K and V, f16 operands and "
+            "f32 sums"},
     {.name = "teams",
      .kernel = &kernel_attention_teams,
      .invocations = 256,
@@ -73,7 +82,7 @@ static uint64_t blocks_of_a_tile(const op_attention_shape *s, uint32_t rows)
     return min_u64(blocks, ceil_div((uint64_t)s->window + rows - 2, OP_CACHE_BLOCK) + 1);
 }
 
-static tiling make_tiling(const op_attention_shape *s)
+static tiling make_tiling(const op_attention_shape *s, bool single)
 {
     const uint32_t heads = s->q_heads / s->kv_heads;
     const uint32_t full = rows_of_a_full_tile(s), sequences = s->sequences > 1 ? s->sequences : 1;
@@ -81,7 +90,7 @@ static tiling make_tiling(const op_attention_shape *s)
     t.head_tiles = ceil_div_u32(heads, MAX_QUERIES);
     t.heads = ceil_div_u32(heads, t.head_tiles);
     /* Rows of several sequences in one tile take a pass each: not worth it for single rows. */
-    t.rows = s->rows >= full && s->rows / sequences >= full ? full : 1;
+    t.rows = !single && s->rows / sequences >= full ? full : 1;
     t.row_tiles = ceil_div_u32(s->rows, t.rows);
     const uint64_t tiles = (uint64_t)t.row_tiles * t.head_tiles * s->kv_heads;
     const uint64_t blocks = blocks_of_a_tile(s, t.rows);
@@ -102,8 +111,10 @@ uint64_t op_attention_scratch_bytes(const op_attention_shape *s)
     const uint64_t by_tiles =
         ceil_div((uint64_t)ENOUGH_TILES * rows_of_a_full_tile(s), s->kv_heads);
     const uint64_t blocks_parts = max_u64(s->rows, min_u64(by_blocks, by_tiles));
-    const uint64_t single_parts = max_u64(op_attention_row_parts(s), op_attention_teams_parts(s));
-    return max_u64(blocks_parts, single_parts) * (op_attention_part_bytes(s) / s->rows);
+    const uint64_t others =
+        max_u64(op_attention_matrix_parts(s),
+                max_u64(op_attention_row_parts(s), op_attention_teams_parts(s)));
+    return max_u64(blocks_parts, others) * (op_attention_part_bytes(s) / s->rows);
 }
 
 uint64_t op_attention_part_bytes(const op_attention_shape *s)
@@ -138,7 +149,7 @@ bool op_check_attention(gpu_recorder *rec, const op_attention_views *v, const op
            op_check_view(rec, "attention", "scratch", v->scratch, op_attention_scratch_bytes(s));
 }
 
-void op_record_attention_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
+void op_record_attention_join(gpu_recorder *rec, const op_attention_views *v,
                               const op_attention_shape *s, uint32_t splits)
 {
     gpu_device *device = gpu_recorder_device(rec);
@@ -147,9 +158,10 @@ void op_record_attention_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
     gpu_pipeline *pipeline = kernel_attention_join_get(device, &options);
     if (splits == 1)
         return; /* a longer context will need the pipeline */
-    const struct kernel_attention_join_views views = {.parts = scratch, .out = out};
+    const struct kernel_attention_join_views views = {.parts = v->scratch, .out = v->out};
     const struct kernel_attention_join_params params = {
         .heads = s->rows * s->q_heads,
+        .first_head = v->first_row * s->q_heads,
         .head_dim = s->head_dim,
         .splits = splits,
     };
@@ -182,6 +194,7 @@ static void record_tiles(gpu_recorder *rec, const op_attention_views *v,
     };
     gpu_pipeline *pipeline = get_pipeline(device, s, t, t->rows);
     struct kernel_attention_params params = {
+        .first_row = v->first_row,
         .rows = s->rows,
         .q_heads = s->q_heads,
         .kv_heads = s->kv_heads,
@@ -209,36 +222,74 @@ static void record_tiles(gpu_recorder *rec, const op_attention_views *v,
     }
 }
 
-const op_kernel_row *op_attention_row(gpu_device *device, const op_attention_shape *s,
-                                      uint32_t rows)
+op_shape op_attention_question(gpu_device *device, const op_attention_shape *s, bool single)
 {
     const gpu_adapter_info *adapter = gpu_device_adapter(device);
     const bool alike = adapter->subgroup_min == adapter->subgroup_max;
-    const op_shape by = {
-        .rows = rows, .k = s->head_dim, .subgroup = alike ? adapter->subgroup_max : 0};
+    const uint32_t rows = s->rows / (s->sequences > 1 ? s->sequences : 1);
+    const uint64_t queries = (uint64_t)rows * (s->q_heads / s->kv_heads);
+    return (op_shape){
+        .rows = make_tiling(s, single).rows,
+        .queries = single || rows <= 1 ? 0 : (uint32_t)min_u64(queries, UINT32_MAX),
+        .k = s->head_dim,
+        .half = s->half,
+        .subgroup = alike ? adapter->subgroup_max : 0,
+        .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
+    };
+}
+
+const op_kernel_row *op_attention_row(gpu_device *device, const op_attention_shape *s, bool single)
+{
+    const op_shape by = op_attention_question(device, s, single);
     return op_choose(device, &op_table_attention, &by);
 }
 
 /* A model that reads prompts reads single rows too, and rows of many sequences those of one later:
  * all their pipelines are asked for together. */
-static void prepare_others(gpu_device *device, const op_attention_shape *s, const tiling *t)
+static void prepare_others(gpu_device *device, const op_attention_shape *s)
 {
-    if (t->rows == 1)
-        get_pipeline(device, s, t, rows_of_a_full_tile(s));
-    const op_kernel_row *row = op_attention_row(device, s, 1);
+    const tiling t = make_tiling(s, true);
+    const op_kernel_row *row = op_attention_row(device, s, true);
+    get_pipeline(device, s, &t, rows_of_a_full_tile(s));
     if (row->kernel == &kernel_attention_teams)
         op_prepare_attention_teams(device, s);
     else if (row->kernel == &kernel_attention_row)
         op_prepare_attention_row(device, s);
     else
-        get_pipeline(device, s, t, 1);
+        get_pipeline(device, s, &t, 1);
+}
+
+/* `rows` rows from `first` on, one by one or not. */
+static void record_rows(gpu_recorder *rec, const op_attention_views *views,
+                        const op_attention_shape *shape, uint32_t first, uint32_t rows, bool single)
+{
+    gpu_device *device = gpu_recorder_device(rec);
+    op_attention_views v = *views;
+    op_attention_shape s = *shape;
+    v.first_row += first;
+    s.rows = rows;
+    op_record_attention_work(rec, &s);
+    const op_kernel_row *row = op_attention_row(device, &s, single);
+    uint32_t splits = 1;
+    if (row->kernel == &kernel_attention_teams) {
+        splits = op_record_attention_teams(rec, &v, &s, NULL);
+    } else if (row->kernel == &kernel_attention_row) {
+        splits = op_record_attention_row(rec, &v, &s);
+    } else if (row->kernel == &kernel_attention_matrix) {
+        splits = op_record_attention_matrix(rec, row, &v, &s);
+    } else {
+        const tiling t = make_tiling(&s, single);
+        record_tiles(rec, &v, &s, &t);
+        splits = t.splits;
+    }
+    op_record_attention_join(rec, &v, &s, splits);
 }
 
 void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache,
                   gpu_view row_info, gpu_view block_table, gpu_view scratch, gpu_view out,
                   const op_attention_shape *shape)
 {
-    op_attention_views v = {q, k_cache, v_cache, row_info, block_table, scratch, out};
+    op_attention_views v = {q, k_cache, v_cache, row_info, block_table, scratch, out, 0};
     if (shape->rows == 0 || shape->q_heads == 0 || shape->head_dim == 0 ||
         !op_check_attention(rec, &v, shape))
         return;
@@ -246,17 +297,11 @@ void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_ca
     /* What is bound may be less than the scratch there is: fewer splits then. */
     v.scratch.size =
         min_u64(scratch.size, gpu_device_limits(device)->max_storage_binding / 16 * 16);
-    const tiling t = make_tiling(shape);
-    op_record_attention_work(rec, shape);
-    const op_kernel_row *row = op_attention_row(device, shape, t.rows);
-    uint32_t splits = t.splits;
+    const uint32_t singles = shape->singles < shape->rows ? shape->singles : shape->rows;
     if (shape->rows > 1)
-        prepare_others(device, shape, &t);
-    if (row->kernel == &kernel_attention_teams)
-        splits = op_record_attention_teams(rec, &v, shape, NULL);
-    else if (row->kernel == &kernel_attention_row)
-        splits = op_record_attention_row(rec, &v, shape);
-    else
-        record_tiles(rec, &v, shape, &t);
-    op_record_attention_join(rec, v.scratch, out, shape, splits);
+        prepare_others(device, shape);
+    if (singles > 0)
+        record_rows(rec, &v, shape, 0, singles, true);
+    if (shape->rows > singles)
+        record_rows(rec, &v, shape, singles, shape->rows - singles, false);
 }

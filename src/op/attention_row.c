@@ -76,7 +76,7 @@ uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
         .out = d.splits == 1 ? v->out : v->scratch,
     };
     struct kernel_attention_row_params params = {
-        .rows = s->rows,
+        .first_row = v->first_row,
         .q_heads = s->q_heads,
         .kv_heads = s->kv_heads,
         .head_dim = s->head_dim,

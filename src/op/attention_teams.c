@@ -166,6 +166,7 @@ uint32_t op_record_attention_teams(gpu_recorder *rec, const op_attention_views *
         .out = d.splits == 1 ? v->out : v->scratch,
     };
     struct kernel_attention_teams_params params = {
+        .first_row = v->first_row,
         .q_heads = s->q_heads,
         .kv_heads = s->kv_heads,
         .head_dim = s->head_dim,
@@ -203,15 +204,20 @@ void op_rope_attention(gpu_recorder *rec, const op_rope_attention_views *views,
            rope->head_dim == s->head_dim && rope->cache == s->cache);
     gpu_device *device = gpu_recorder_device(rec);
     const bool alone = s->rows == 1 || s->sequences == s->rows;
-    if (!alone || op_attention_row(device, s, 1)->kernel != &kernel_attention_teams) {
+    if (!alone || op_attention_row(device, s, true)->kernel != &kernel_attention_teams) {
         op_rope_store(rec, views->qkv, views->turns, views->row_info, views->block_table, views->q,
                       views->k_cache, views->v_cache, rope);
         op_attention(rec, views->q, views->k_cache, views->v_cache, views->row_info,
                      views->block_table, views->scratch, views->out, s);
         return;
     }
-    op_attention_views v = {views->q,           views->k_cache, views->v_cache, views->row_info,
-                            views->block_table, views->scratch, views->out};
+    op_attention_views v = {.q = views->q,
+                            .k_cache = views->k_cache,
+                            .v_cache = views->v_cache,
+                            .row_info = views->row_info,
+                            .block_table = views->block_table,
+                            .scratch = views->scratch,
+                            .out = views->out};
     if (!op_check_rope(rec, views->qkv, views->turns, views->row_info, views->q, rope) ||
         !op_check_attention(rec, &v, s))
         return;
@@ -220,5 +226,5 @@ void op_rope_attention(gpu_recorder *rec, const op_rope_attention_views *views,
     const op_turning turning = {views->qkv, views->turns, rope};
     op_record_attention_work(rec, s);
     const uint32_t splits = op_record_attention_teams(rec, &v, s, &turning);
-    op_record_attention_join(rec, v.scratch, v.out, s, splits);
+    op_record_attention_join(rec, &v, s, splits);
 }

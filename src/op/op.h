@@ -269,7 +269,7 @@ typedef struct op_row_info {
 /* How a cache keeps its numbers. */
 typedef enum op_cache_type {
     OP_CACHE_F32,
-    OP_CACHE_F16, /* rounded to half; what is beyond +-65504 is held there */
+    OP_CACHE_F16, /* rounded to half; finite numbers beyond +-65504 are held there */
     OP_CACHE_Q8,  /* int8 times an f32 scale, the largest magnitude / 127, per 32 values of a row;
                      NaN or infinity among them makes all of them NaN */
     OP_CACHE_TYPES
@@ -314,9 +314,13 @@ typedef struct op_attention_shape {
     uint32_t longest;   /* the largest position among the rows, plus 1: cuts and splits the work */
     uint32_t sequences; /* how many sequences the rows belong to (0 or 1: one); as many as rows:
                            each row is one of its own */
+    uint32_t singles;   /* so many of the first rows are taken one by one, as is best for sequences
+                           that have a row or two; only speed depends on it */
     uint32_t window;    /* positions a row sees, its own among them; 0: all */
     float softcap;      /* score = softcap * tanh(scale * q.k / softcap); 0: none */
     op_cache_type cache;
+    bool half; /* q, K, V and the softmax's numerators may be rounded to f16 (sums stay f32): set it
+                  only where op_attention_check says so */
 } op_attention_shape;
 
 /* Bytes of scratch that op_attention needs for this shape and every shape with fewer rows, a
@@ -332,6 +336,13 @@ uint64_t op_attention_scratch_bytes(const op_attention_shape *shape);
 void op_attention(gpu_recorder *rec, gpu_view q, gpu_view k_cache, gpu_view v_cache,
                   gpu_view row_info, gpu_view block_table, gpu_view scratch, gpu_view out,
                   const op_attention_shape *shape);
+
+/* Sets *half to whether the device's matrix units compute attention with such heads, head_dim and
+ * cache as its f32 kernels do, at several lengths. Computes and waits; a refusal is logged, and its
+ * reason goes to `why`, which may be NULL. False, without a reason, where no row of the table could
+ * use them. */
+temper_status op_attention_check(gpu_device *device, const op_attention_shape *shape, bool *half,
+                                 error *why, error *err);
 
 /* The views of an op_rope_attention; each as the op of that name below has it. */
 typedef struct op_rope_attention_views {

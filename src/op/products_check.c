@@ -129,35 +129,17 @@ static temper_status trial_run(const trial *t, gpu_device *device, const op_kern
     return status == TEMPER_OK ? gpu_wait(device, ticket, out, gpu_buffer_size(t->y), err) : status;
 }
 
-/* Of the mean magnitude of all results. */
-typedef struct tolerance {
-    double largest, mean; /* difference */
-} tolerance;
-
 /* Rounding to f16 is off by 2e-4 on average, of operands once, of f16 sums at each of up to K
  * additions: a sum that grows as a random walk ends sqrt(K / 2) times that off, and the largest of
  * 14000 is five times as much. Twice that, beside what operands are allowed. */
-static tolerance tolerance_for(const op_kernel_row *row, temper_lossy lossy, uint32_t k)
+static op_tolerance tolerance_for(const op_kernel_row *row, temper_lossy lossy, uint32_t k)
 {
     const uint32_t block = WEIGHT_BLOCK * row->tile->units;
     const double steps = lossy == TEMPER_LOSSY_NONE        ? 0
                          : lossy == TEMPER_LOSSY_F16_BLOCK ? block
                                                            : k;
-    return (tolerance){0.01 + 2.5e-3 * sqrt(steps), 0.005 + 3e-4 * sqrt(steps)};
-}
-
-static bool close_enough(const float *got, const float *want, uint64_t count, tolerance allowed)
-{
-    double size = 0, largest = 0, sum = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        const double off = fabs((double)got[i] - (double)want[i]);
-        if (!isfinite(got[i]))
-            return false;
-        size += fabs((double)want[i]);
-        largest = fmax(largest, off);
-        sum += off;
-    }
-    return largest < allowed.largest * size / (double)count && sum < allowed.mean * size;
+    return (op_tolerance){op_tolerance_operands.largest + 2.5e-3 * sqrt(steps),
+                          op_tolerance_operands.mean + 3e-4 * sqrt(steps)};
 }
 
 temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, temper_lossy lossy,
@@ -174,8 +156,8 @@ temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, temper
         if (status == TEMPER_OK)
             status = trial_run(&t, device, row, t.got, err);
         if (status == TEMPER_OK)
-            *agrees = close_enough(t.got, t.want, (uint64_t)CHECK_ROWS * CHECK_COLS,
-                                   tolerance_for(row, lossy, trials[i].k));
+            *agrees = op_close_enough(t.got, t.want, (uint64_t)CHECK_ROWS * CHECK_COLS,
+                                      tolerance_for(row, lossy, trials[i].k));
         trial_close(&t);
         if (status != TEMPER_OK)
             return status;
@@ -211,25 +193,6 @@ static temper_status ask(gpu_device *device, temper_lossy lossy, error *err)
     return TEMPER_OK;
 }
 
-/* Whether the row is good, and why not where it is not. Memory that is lacking and a device that
- * has failed are errors; a kernel that the driver does not take is a row that is no good. */
-static temper_status judge(gpu_device *device, const op_kernel_row *row, temper_lossy lossy,
-                           bool *good, error *why, error *err)
-{
-    const temper_status status = op_row_agrees(device, row, lossy, good, why);
-    if (status == TEMPER_OK && !*good)
-        error_set(why, TEMPER_INTERNAL, "the results of %s are wrong", row->name);
-    if (status == TEMPER_OK)
-        return TEMPER_OK;
-    if (status == TEMPER_NO_MEMORY || status == TEMPER_DEVICE_MEMORY)
-        return error_set(err, status, "%s", why->text);
-    const temper_status device_status = gpu_device_status(device, err);
-    if (device_status == TEMPER_OK)
-        gpu_pipelines_wait(device, NULL); /* what it tells is told here */
-    *good = false;
-    return device_status;
-}
-
 static void tell(gpu_device *device, temper_lossy lossy, const error *why)
 {
     const char *name = gpu_device_adapter(device)->name;
@@ -257,7 +220,8 @@ static temper_status check_rows(gpu_device *device, temper_lossy lossy, bool *al
             continue;
         any = true;
         error why = {0};
-        status = judge(device, row, lossy, &good, &why, err);
+        const temper_status tried = op_row_agrees(device, row, lossy, &good, &why);
+        status = op_judge(device, row->name, tried, &good, &why, err);
         if (status == TEMPER_OK && !good)
             tell(device, lossy, &why);
     }

@@ -39,6 +39,7 @@ typedef struct op_shape {
     bool half_sums;      /* the device is good at sums of f16 on matrix units */
     temper_lossy lossy;  /* what was asked for */
     uint32_t subgroup;   /* lanes, where all subgroups of the device have as many; else 0 */
+    uint32_t queries;    /* of one sequence that share K and V; 0: rows are taken one by one */
     const op_tile *tile; /* op_tile_best of all this */
 } op_shape;
 
@@ -177,24 +178,43 @@ void op_record_fixed(gpu_recorder *rec, const op_weight *w, const op_weight_part
                      const op_kernel_row *row, const op_prologue *before, op_gate gate, gpu_view x,
                      gpu_view y, uint64_t column, op_mode mode);
 
+/* ---- trial.c: is a row good on a device? ----------------------------------------------------- */
+
+/* How far results may be off, the worst of them and all on average: shares of the mean magnitude.
+ */
+typedef struct op_tolerance {
+    double largest, mean;
+} op_tolerance;
+
+extern const op_tolerance op_tolerance_operands; /* rounded to f16, with sums in f32 */
+
+bool op_close_enough(const float *got, const float *want, uint64_t count, op_tolerance allowed);
+
+/* What a trial of a row came to. status, why: of the trial; *good: whether its results agree.
+ * Memory that is lacking and a device that has failed are errors; a kernel that the driver does not
+ * take is a row that is no good, and `why` says why. */
+temper_status op_judge(gpu_device *device, const char *row, temper_status status, bool *good,
+                       error *why, error *err);
+
 /* ---- attention: what its kernels share ------------------------------------------------------ */
 
 enum { OP_ATTENTION_SPLITS = 64 }; /* of the positions, at most: what attention_join can join */
 
 typedef struct op_attention_views {
     gpu_view q, k_cache, v_cache, row_info, block_table, scratch, out;
+    uint32_t first_row; /* of q, row_info and out: where the shape's rows begin */
 } op_attention_views;
 
 /* Bytes of scratch that one split of this shape takes. */
 uint64_t op_attention_part_bytes(const op_attention_shape *s);
 
 /* Records a join of the splits in scratch where there are several. */
-void op_record_attention_join(gpu_recorder *rec, gpu_view scratch, gpu_view out,
+void op_record_attention_join(gpu_recorder *rec, const op_attention_views *v,
                               const op_attention_shape *s, uint32_t splits);
 
-/* The row that attention of `rows` rows at a time gets. */
-const op_kernel_row *op_attention_row(gpu_device *device, const op_attention_shape *s,
-                                      uint32_t rows);
+/* What the table is asked, and its row, for this shape; `single`: for its rows one by one. */
+op_shape op_attention_question(gpu_device *device, const op_attention_shape *s, bool single);
+const op_kernel_row *op_attention_row(gpu_device *device, const op_attention_shape *s, bool single);
 
 /* False after gpu_record_fail: what no kernel can do, or a view that is too small. */
 bool op_check_attention(gpu_recorder *rec, const op_attention_views *v,
@@ -210,6 +230,22 @@ uint64_t op_attention_row_parts(const op_attention_shape *s);
 void op_prepare_attention_row(gpu_device *device, const op_attention_shape *s);
 uint32_t op_record_attention_row(gpu_recorder *rec, const op_attention_views *v,
                                  const op_attention_shape *s);
+
+/* ---- attention_matrix.c: several rows on matrix units --------------------------------------- */
+
+bool op_attention_matrix_fits(const op_shape *shape);
+uint64_t op_attention_matrix_parts(const op_attention_shape *s);
+uint32_t op_record_attention_matrix(gpu_recorder *rec, const op_kernel_row *row,
+                                    const op_attention_views *v, const op_attention_shape *s);
+
+/* Whether the row computes what the rows in f32 do, with such heads and such a cache at several
+ * lengths. Waits. */
+temper_status op_attention_agrees(gpu_device *device, const op_kernel_row *row,
+                                  const op_attention_shape *s, bool *agrees, error *err);
+
+/* The same as op_judge takes it; a refusal is logged and goes to `why`, which may be NULL. */
+temper_status op_attention_try(gpu_device *device, const op_kernel_row *row,
+                               const op_attention_shape *s, bool *good, error *why, error *err);
 
 /* ---- attention_teams.c: single rows through subgroups, with rope and store or without ------- */
 

@@ -164,6 +164,27 @@ static void lossy_rows_are_for_those_who_ask(void **state)
     assert_refuses(1, "not both", "run", TINY("q4_0"), "--lossy", "int8", "--exact", "-p", "x");
 }
 
+/* On a device with matrix units --exact is the reason; without them it is what the device lacks. */
+static void attention_says_why_it_is_exact(void **state)
+{
+    (void)state;
+    json_t *list = lines(
+        ARGS("kernels", "list", "attention", "--shape", "512,128,256,Q4_0", "--json", "--exact"));
+    const json_t *row;
+    size_t index, found = 0;
+    json_array_foreach(list, index, row)
+    {
+        if (strcmp(text(row, "row"), "matrix") != 0)
+            continue;
+        const char *reason = text(row, "reason");
+        assert_false(json_is_true(json_object_get(row, "chosen")));
+        assert_true(strstr(reason, "--exact") != NULL || strstr(reason, "lacks") != NULL);
+        found++;
+    }
+    assert_int_equal(found, 1);
+    json_decref(list);
+}
+
 static void wrong_shapes_are_refused(void **state)
 {
     (void)state;
@@ -391,6 +412,7 @@ int main(void)
         cmocka_unit_test(a_row_that_does_not_run_says_why),
         cmocka_unit_test(exact_products_are_listed_too),
         cmocka_unit_test(lossy_rows_are_for_those_who_ask),
+        cmocka_unit_test(attention_says_why_it_is_exact),
         cmocka_unit_test(wrong_shapes_are_refused),
         cmocka_unit_test(a_kept_choice_is_used_and_told),
         cmocka_unit_test(an_answer_is_the_same_with_other_rows),
