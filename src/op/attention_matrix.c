@@ -216,7 +216,7 @@ static temper_status trial_open(trial *t, error *err)
 
 /* Stores all rows, then attends from the last by the row, or with NULL as op_attention does without
  * leave to round. */
-static temper_status trial_run(const trial *t, const op_kernel_row *row, float *out, error *err)
+static void trial_record(gpu_recorder *rec, const trial *t, const op_kernel_row *row)
 {
     const op_attention_shape *s = &t->shape;
     const op_rope_shape rope = {.rows = s->longest,
@@ -224,22 +224,35 @@ static temper_status trial_run(const trial *t, const op_kernel_row *row, float *
                                 .kv_heads = s->kv_heads,
                                 .head_dim = s->head_dim,
                                 .cache = s->cache};
-    const uint64_t skipped = (uint64_t)t->before * s->q_heads * s->head_dim * 4;
-    const gpu_view read = {t->out, skipped, out_bytes(t)};
     const op_attention_views v = {
         gpu_whole(t->q),     gpu_whole(t->k),       gpu_whole(t->v),   gpu_whole(t->row_info),
         gpu_whole(t->table), gpu_whole(t->scratch), gpu_whole(t->out), t->before};
-    gpu_recorder *rec = gpu_record_begin(t->device);
+    op_attention_shape all = *s;
+    all.rows = s->longest;
     op_rope_store(rec, gpu_whole(t->qkv), gpu_whole(t->turns), v.row_info, v.block_table, v.q,
                   v.k_cache, v.v_cache, &rope);
-    if (row != NULL) {
+    if (row != NULL)
         op_record_attention_join(rec, &v, s, op_record_attention_matrix(rec, row, &v, s));
-    } else {
-        op_attention_shape all = *s;
-        all.rows = s->longest;
+    else
         op_attention(rec, v.q, v.k_cache, v.v_cache, v.row_info, v.block_table, v.scratch, v.out,
                      &all);
-    }
+}
+
+/* Asks for the pipelines of both, so that they are made side by side. */
+static temper_status trial_ask(const trial *t, const op_kernel_row *row, error *err)
+{
+    gpu_recorder *rec = gpu_record_prepare(t->device);
+    trial_record(rec, t, NULL);
+    trial_record(rec, t, row);
+    return gpu_submit(rec, NULL, err);
+}
+
+static temper_status trial_run(const trial *t, const op_kernel_row *row, float *out, error *err)
+{
+    const uint64_t skipped = (uint64_t)t->before * t->shape.q_heads * t->shape.head_dim * 4;
+    const gpu_view read = {t->out, skipped, out_bytes(t)};
+    gpu_recorder *rec = gpu_record_begin(t->device);
+    trial_record(rec, t, row);
     gpu_record_readback(rec, read);
     gpu_ticket ticket = {0};
     const temper_status status = gpu_submit(rec, &ticket, err);
@@ -264,6 +277,8 @@ temper_status op_attention_agrees(gpu_device *device, const op_kernel_row *row,
                              .softcap = trials[i].softcap,
                              .cache = s->cache}};
         temper_status status = trial_open(&t, err);
+        if (status == TEMPER_OK)
+            status = trial_ask(&t, row, err);
         if (status == TEMPER_OK)
             status = trial_run(&t, NULL, t.want, err);
         if (status == TEMPER_OK)
