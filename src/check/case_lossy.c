@@ -63,6 +63,7 @@ static double limit_of_halves(uint64_t k)
 #define SILU OP_GATE_SILU
 #define GELU OP_GATE_GELU
 
+/* The quick ones share few pipelines: each takes a software device's compiler seconds. */
 static const lossy_case cases[] = {
     {"1 row", "q4_f16_32", "int8", INT8, 1, 2048, 200, .mode = OP_WRITE},
     {"1 row, added", "q4_min_32", "int8", INT8, 1, 608, 33, .mode = OP_ACCUMULATE},
@@ -89,24 +90,28 @@ static const lossy_case cases[] = {
      .mode = OP_ACCUMULATE, .column = 3, .more = 5},
     {"131 rows, norm", "q4_min_32", "int8_64", INT8, 131, 1120, 70, .norm = true},
     {"600 rows", "q4_min_32", "int8_64", INT8, 600, 64, 70, .mode = OP_WRITE},
-    {"18 rows, f16: not taken", "f16", "register_tile", INT8, 18, 64, 70, .mode = OP_WRITE},
+    {"18 rows, f16: not taken", "f16", "register_tile", INT8, 18, 64, 70, .cost = CHECK_NORMAL},
     {"18 rows, groups of 8: not taken", "q4_f32_8", "register_tile", INT8, 18, 64, 70,
-     .mode = OP_WRITE},
-    {"2 rows", "q4_min_32", "halves_16", BLOCK, 2, 256, 64, .mode = OP_WRITE},
+     .cost = CHECK_NORMAL},
+    {"2 rows", "q4_min_32", "halves_16", BLOCK, 2, 256, 64, .cost = CHECK_NORMAL},
     {"16 rows, added", "q4_min_32", "halves_16", SUMS, 16, 608, 67, .mode = OP_ACCUMULATE},
-    {"5 rows, norm", "q4_min_32", "halves_16", BLOCK, 5, 1056, 70, .norm = true},
+    {"5 rows, norm", "q4_min_32", "halves_16", SUMS, 5, 1056, 70, .norm = true},
+    {"5 rows, norm", "q4_min_32", "halves_16", BLOCK, 5, 1056, 70, .norm = true,
+     .cost = CHECK_NORMAL},
     {"7 rows, gate", "q4_min_32", "halves_16", SUMS, 7, 576, 64, .norm = true, .gate = SILU,
      .f = 512},
     {"9 rows of 7e4, 1e-6 and 0", "q4_min_32", "halves_16", SUMS, 9, 256, 70, .special = SIZES},
-    {"9 rows, tiny", "q4_min_32", "halves_16", BLOCK, 9, 256, 70, .special = TINY},
-    {"3 rows of large products", "f16", "halves_16", SUMS, 3, 4096, 65, .special = LARGE_W},
+    {"9 rows, tiny", "q4_min_32", "halves_16", SUMS, 9, 256, 70, .special = TINY},
+    {"3 rows of large products", "f16", "halves_16", SUMS, 3, 4096, 65, .special = LARGE_W,
+     .cost = CHECK_NORMAL},
     {"5 rows, NaN", "q4_min_32", "halves_16", SUMS, 5, 64, 70, .special = NAN_X},
     {"70 rows, added, odd columns", "q4_min_32", "halves_64", BLOCK, 70, 256, 131,
      .mode = OP_ACCUMULATE, .column = 3, .more = 5},
-    {"131 rows, norm", "q4_min_32", "halves_64", SUMS, 131, 1120, 70, .norm = true},
-    {"600 rows", "q4_min_32", "halves_64", SUMS, 600, 64, 70, .mode = OP_WRITE},
+    {"131 rows, norm", "q4_min_32", "halves_64", SUMS, 131, 1120, 70, .norm = true,
+     .cost = CHECK_NORMAL},
+    {"600 rows", "q4_min_32", "halves_64", BLOCK, 600, 64, 70, .mode = OP_WRITE},
     {"5 rows, weights of 1e5: not taken", "f32", "register_tile", SUMS, 5, 64, 70,
-     .special = HUGE_W},
+     .special = HUGE_W, .cost = CHECK_NORMAL},
 };
 enum { NAMED = sizeof cases / sizeof *cases };
 
