@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-enum { READ_BYTES = 65536, POLL_MS = 50, DEFAULT_LIMIT_S = 60 };
+enum { READ_BYTES = 65536, POLL_MS = 50, DEFAULT_LIMIT_S = 180 };
 
 /* One thing that is read: its bytes so far, and up to where the test has looked. */
 typedef struct stream {

@@ -36,7 +36,7 @@ typedef struct program_call {
     bool closed_output;  /* no stdout at all */
     unsigned terminal;   /* which of the three are on a terminal: ON_INPUT and so on */
     unsigned short columns; /* of the terminal; 0: 80 */
-    unsigned limit_s;       /* 0: 60 */
+    unsigned limit_s;       /* 0: 180 */
 } program_call;
 
 typedef struct program_result {
