@@ -81,6 +81,7 @@ part depth-f16 90 bench --shape llama-1b -p 512,2048 -n 64 -d 0,4096,8192 --kv f
 part depth-q8 90 bench --shape llama-1b -p 0 -n 64 -d 0,4096 --kv q8
 part rows-2048 60 bench --shape llama-1b -p 2048 -n 0 --rows 2048
 part smollm2 60 bench --shape smollm2-135m -p 512,2048 -n 128 --profile
+part smollm2-exact 60 bench --shape smollm2-135m -p 0 -n 128 --exact
 part batch 90 bench --shape llama-1b --batch 16
 part exact 60 bench --shape llama-1b -p 512 -n 64 --exact
 for type in Q4_K Q6_K Q8_0 F16; do
