@@ -84,6 +84,10 @@ typedef struct check_timing {
 temper_status check_run(gpu_device *device, uint32_t index, const check_timing *timing,
                         check_result *result, error *err);
 
+/* For tests that prefer a row (op_prefer_row): from now on a case that does not come to it is left
+ * out before anything is computed, with result->skipped and no detail. */
+void check_only_preferred(bool only);
+
 /* Opens a device as temper_device_open does, with guard bands around every buffer if `guard`. */
 temper_status check_open(const temper_device_desc *desc, bool guard, gpu_device **out, error *err);
 

@@ -234,14 +234,27 @@ check_weight check_make_weight(check_context *c, weight_format format, uint64_t 
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static void record_nothing(gpu_recorder *rec, void *user)
+{
+    (void)rec;
+    (void)user;
+}
+
 static void submit(check_context *c, check_record record, void *user, uint32_t times, gpu_view out,
                    void *host)
 {
     if (c->status != TEMPER_OK)
         return;
+    const uint64_t choices = op_preferred_choices();
     gpu_recorder *rec = gpu_record_begin(c->device);
     for (uint32_t i = 0; i < times; i++)
         record(rec, user);
+    if (c->only_preferred && record != record_nothing && op_preferred_choices() == choices) {
+        gpu_record_cancel(rec);
+        c->abandoned = true;
+        c->status = TEMPER_UNSUPPORTED; /* which ends the case: check_run takes it back */
+        return;
+    }
     if (host != NULL)
         gpu_record_readback(rec, out);
     gpu_ticket ticket = {0};
@@ -289,12 +302,6 @@ void *check_go(check_context *c, check_record record, void *user, gpu_view out, 
     if (c->time && c->status == TEMPER_OK)
         time_it(c, record, user, flops, bytes);
     return c->status == TEMPER_OK ? host : NULL;
-}
-
-static void record_nothing(gpu_recorder *rec, void *user)
-{
-    (void)rec;
-    (void)user;
 }
 
 void *check_read(check_context *c, gpu_view view)

@@ -18,6 +18,7 @@ typedef struct check_context {
     gpu_device *device;
     const check_timing *timing;
     bool time;
+    bool only_preferred, abandoned; /* check_only_preferred, and that the case was left out */
     check_result *result;
     error *err;
     temper_status status;

@@ -107,6 +107,13 @@ static void close_context(check_context *c)
         mem_free(c->blocks[i]);
 }
 
+static bool only_preferred;
+
+void check_only_preferred(bool only)
+{
+    only_preferred = only;
+}
+
 temper_status check_run(gpu_device *device, uint32_t index, const check_timing *timing,
                         check_result *result, error *err)
 {
@@ -117,6 +124,7 @@ temper_status check_run(gpu_device *device, uint32_t index, const check_timing *
     check_context c = {.device = device,
                        .timing = timing,
                        .time = timing != NULL,
+                       .only_preferred = only_preferred,
                        .result = result,
                        .err = err};
     group->run(&c, within);
@@ -127,6 +135,10 @@ temper_status check_run(gpu_device *device, uint32_t index, const check_timing *
         guarded != TEMPER_BAD_ARGUMENT) /* the latter: opened without guards */
         check_that(&c, false, "%s", guards.text);
     close_context(&c);
+    if (c.abandoned) {
+        *result = (check_result){.ok = true, .skipped = true};
+        return TEMPER_OK;
+    }
     if (c.status != TEMPER_OK)
         result->ok = false;
     return c.status;
