@@ -110,13 +110,18 @@ static int read_character(EditLine *edit, wchar_t *c)
                                   {.fd = cli_interrupt_file(), .events = POLLIN}};
         char byte = 0;
         adapt(edit);
+        /* Looked at after the file was made or emptied: what comes now is seen there. */
+        if (cli_interrupted())
+            return -1;
         const int ready = poll(files, 2, -1);
-        if (cli_interrupted() || (ready < 0 && errno != EINTR))
+        if (ready < 0 && errno != EINTR)
             return -1;
         if (ready < 0)
             continue;
-        if (files[1].revents != 0)
-            cli_forget_interrupt(); /* of an answer that has ended */
+        if (files[1].revents != 0) { /* now, or from an answer that has ended */
+            cli_drain_interrupts();
+            continue;
+        }
         if (files[0].revents == 0)
             continue;
         const ssize_t got = read(STDIN_FILENO, &byte, 1);

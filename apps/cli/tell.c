@@ -281,11 +281,16 @@ int cli_interrupt_file(void)
     return wake[0];
 }
 
-void cli_forget_interrupt(void)
+void cli_drain_interrupts(void)
 {
     char bytes[64];
-    alarm(0);
-    interrupted = 0;
     while (wake[0] >= 0 && read(wake[0], bytes, sizeof bytes) > 0)
         continue;
+}
+
+void cli_forget_interrupt(void)
+{
+    alarm(0);
+    interrupted = 0;
+    cli_drain_interrupts();
 }
