@@ -482,10 +482,11 @@ static op_shape tiled_shape(void)
     return shape;
 }
 
-/* Rows as those of matmul's table, with kernels that run without matrix units. */
+/* Rows as those of matmul's table, with a kernel that needs nothing: they are chosen, not run. */
 static op_kernel_row tile_row(int tile, bool (*fits)(const op_shape *shape))
 {
     op_kernel_row row = *check_plain_row(tile, false, false);
+    row.kernel = op_table_matmul.rows[op_table_matmul.count - 1].kernel;
     row.tile = &op_tiles[tile];
     row.fits = fits;
     return row;
