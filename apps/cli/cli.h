@@ -181,8 +181,8 @@ void cli_catch_interrupt(void);
  * Ctrl-C, and then leaves the terminal as it is now. */
 void cli_be_patient(void);
 bool cli_interrupted(void);
-/* A file that can be read from once Ctrl-C was pressed: to poll with others; -1 where there is none.
- * Made by the first call: what was pressed before shows in cli_interrupted alone. */
+/* A file that can be read from once Ctrl-C was pressed: to poll with others; -1 where there is
+ * none. Made by the first call: what was pressed before shows in cli_interrupted alone. */
 int cli_interrupt_file(void);
 /* Empties that file; cli_interrupted stays as it is. */
 void cli_drain_interrupts(void);

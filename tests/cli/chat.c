@@ -111,7 +111,7 @@ static void ctrl_c_keeps_the_chat(void **state)
 {
     (void)state;
     program *p = chat(ARGS("run", TINY("f32")));
-    program_type(p, "T\n");
+    program_type(p, "/help you\n"); /* two words: for the model, which says much to these */
     program_until_any_output(p);
     program_type(p, "\003");
     program_until(p, READY);
@@ -126,7 +126,7 @@ static void ctrl_c_keeps_the_chat(void **state)
     program_type(p, "/clear\n"); /* what is said next must not hang on where the answer stopped */
     program_until(p, READY);
     program_skip_output(p);
-    program_type(p, "/help me\n"); /* two words: for the model */
+    program_type(p, "/help you\n");
     program_until_any_output(p);
     program_signal(p, SIGINT);
     program_until(p, READY);
