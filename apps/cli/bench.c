@@ -29,8 +29,7 @@ static struct bench_options {
          .prompts = {{512}, 1},
          .tokens = {{128}, 1},
          .depths = {{0}, 1},
-         .repeats = 5,
-         .rows = 512};
+         .repeats = 5};
 
 static const option bench_options[] = {
     {"--shape", OPTION_TEXT, &opt.shape, "NAME",
@@ -45,7 +44,8 @@ static const option bench_options[] = {
     {"-r", OPTION_COUNT, &opt.repeats, "N", "runs that count (default 5)"},
     {"--batch", OPTION_COUNT, &opt.batch, "N",
      "instead: N answers together, beside one alone (1 to 256)"},
-    {"--rows", OPTION_COUNT, &opt.rows, "N", "most rows of a prompt at once (default 512)"},
+    {"--rows", OPTION_COUNT, &opt.rows, "N",
+     "most rows of a prompt at once (default: by the device)"},
     {"--load", OPTION_FLAG, &opt.load, NULL,
      "time loading too: of the model, or of a file of the shape that is written for it"},
     {"--write", OPTION_TEXT, &opt.write, "FILE",
@@ -376,8 +376,9 @@ static int check_usage(const char *given)
     if (opt.repeats < 1 || opt.repeats > BENCH_MAX_REPEATS)
         return cli_usage_error("bench", "-r is %llu; it must be 1 to %d",
                                (unsigned long long)opt.repeats, BENCH_MAX_REPEATS);
-    if (opt.rows < 1 || opt.rows > 4096)
-        return cli_usage_error("bench", "--rows is %llu; it must be 1 to 4096",
+    if (opt.rows > 4096)
+        return cli_usage_error("bench",
+                               "--rows is %llu; it must be 1 to 4096, or 0 for the device's",
                                (unsigned long long)opt.rows);
     if (opt.batch > 256)
         return cli_usage_error("bench", "--batch is %llu; it must be 1 to 256, or 0 for none",

@@ -355,8 +355,9 @@ typedef struct temper_engine_desc {
     const char *shape_type;   /* of its weights, one that can be loaded; NULL: Q4_0. Borrowed */
     temper_device *device;    /* NULL: opens the best one. Shared, not taken over */
     bool vocabulary_only;     /* no device and no weights: tokenizing and chat rendering work */
-    uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 512, or 128
-                                 where a CPU computes */
+    uint32_t max_rows;        /* most prompt rows computed in one step, 1 to 4096; 0: 512, 128
+                                 where a CPU computes, or on matrix units as many, up to 2048, as
+                                 take 512 MiB of scratch */
     bool exact;               /* no operand of a product or of attention is rounded. Else a GPU
                                  decodes quantised weights with inputs in 16-bit fixed point (off
                                  by about 4e-5), and one whose matrix units pass checks against f32

@@ -17,6 +17,8 @@
 enum {
     INFER_SOFTWARE_ROWS = 128, /* of a prompt in one step */
     INFER_DEFAULT_ROWS = 512,
+    INFER_MATRIX_ROWS = 2048,     /* on matrix units */
+    INFER_STEP_BYTES = 512 << 20, /* that a step of more than the default may take */
     INFER_MAX_ROWS = 4096,
     INFER_DEFAULT_WINDOW = 64,
 };
@@ -45,10 +47,12 @@ struct temper_engine {
 temper_status infer_enter(temper_device *device, error *err);
 void infer_leave(temper_device *device);
 
-/* Most rows of a step on a device (NULL: on a GPU), of which `wanted` were asked for; 0: the
- * default.
- */
-uint32_t infer_max_rows(gpu_device *device, uint32_t wanted);
+/* Most prompt rows of a step: as many on matrix units as take INFER_STEP_BYTES of scratch. */
+uint32_t infer_step_rows(bool software, bool matrices, const model_config *config);
+
+/* The same on a device (NULL: on a GPU without matrix units), of which `wanted` were
+ * asked for; 0: the default. */
+uint32_t infer_max_rows(gpu_device *device, const model_config *config, uint32_t wanted);
 
 temper_engine *infer_engine_retain(temper_engine *engine);
 
