@@ -65,6 +65,17 @@ static temper_status file_read_at(source *self, uint64_t offset, void *out, uint
     return TEMPER_OK;
 }
 
+/* A hint: that the system does not take it is no failure. */
+static void file_expect(source *self, uint64_t offset, uint64_t size)
+{
+#ifdef POSIX_FADV_WILLNEED
+    (void)posix_fadvise(((const file_source *)self)->descriptor, (off_t)offset, (off_t)size,
+                        POSIX_FADV_WILLNEED);
+#else
+    (void)self, (void)offset, (void)size;
+#endif
+}
+
 /* The path as messages show it, owned: on one line, and cut at its front where it would leave no
  * room for the reason. NULL without memory. */
 static char *shown_path(const char *path)
@@ -147,6 +158,7 @@ temper_status source_open_file(const char *path, source **out, error *err)
                           .size = (uint64_t)status.st_size,
                           .any_thread = true,
                           .read_at = file_read_at,
+                          .expect = file_expect,
                           .close = file_close};
     file->descriptor = descriptor;
     *out = &file->base;
@@ -199,6 +211,13 @@ temper_status source_read(source *src, uint64_t offset, void *out, uint64_t size
     if (size == 0)
         return TEMPER_OK;
     return src->read_at(src, offset, out, size, err);
+}
+
+void source_expect(source *src, uint64_t offset, uint64_t size)
+{
+    assert(src != NULL);
+    if (src->expect != NULL && offset < src->size && size > 0)
+        src->expect(src, offset, min_u64(size, src->size - offset));
 }
 
 void source_close(source *src)

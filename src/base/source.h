@@ -19,6 +19,7 @@ struct source {
     bool any_thread;    /* read_at may be called by several threads at a time: else by the one that
                          * opened the source alone */
     temper_status (*read_at)(source *self, uint64_t offset, void *out, uint64_t size, error *err);
+    void (*expect)(source *self, uint64_t offset, uint64_t size); /* source_expect, or NULL */
     void (*close)(source *self);
 };
 
@@ -33,6 +34,10 @@ temper_status source_open_memory(const char *name, const void *bytes, uint64_t s
 /* Reads exactly `size` bytes at `offset`; a range past the end is TEMPER_BAD_FILE naming both
  * sizes. */
 temper_status source_read(source *src, uint64_t offset, void *out, uint64_t size, error *err);
+
+/* Says that bytes of a range will be read soon, so that a disk can begin; it need not be right, and
+ * does not wait for them. What lies past the end is left out. */
+void source_expect(source *src, uint64_t offset, uint64_t size);
 
 /* NULL is fine. */
 void source_close(source *src);

@@ -268,6 +268,29 @@ static temper_status assembly_read_at(source *self, uint64_t offset, void *out, 
     return TEMPER_OK;
 }
 
+/* Rows of pieces that are read in another order lie near where they would lie in this one. */
+static void assembly_expect(source *self, uint64_t offset, uint64_t size)
+{
+    const assembly *a = (const assembly *)self;
+    const uint64_t start = a->directory.length;
+    const uint64_t end = offset + size > start ? offset + size - start : 0;
+    const uint64_t first = offset > start ? offset - start : 0;
+    if (end == 0 || a->part_count == 0)
+        return;
+    for (const part *p = part_before(a, first); p < a->parts + a->part_count && p->at < end; p++) {
+        const uint64_t from = first > p->at ? first - p->at : 0,
+                       to = min_u64(end - p->at, p->bytes);
+        if (p->piece.from == NULL || from >= to)
+            continue;
+        const dtype_info *wide =
+            p->piece.widened != DTYPE_F32 ? dtype_find(p->piece.widened) : NULL;
+        const uint64_t width = wide != NULL ? 2 * (uint64_t)wide->block : 1;
+        const uint64_t bytes = wide != NULL ? wide->block_bytes : 1;
+        source_expect((source *)(uintptr_t)p->piece.from, p->piece.offset + from / width * bytes,
+                      ceil_div(to - from, width) * bytes);
+    }
+}
+
 static bool any_thread(const assembly *a)
 {
     for (uint64_t i = 0; i < a->part_count; i++)
@@ -299,6 +322,7 @@ temper_status assembly_finish(assembly *a, source **out, error *err)
                        .size = size,
                        .any_thread = any_thread(a),
                        .read_at = assembly_read_at,
+                       .expect = assembly_expect,
                        .close = assembly_source_close};
     *out = &a->base;
     return TEMPER_OK;

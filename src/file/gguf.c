@@ -967,3 +967,8 @@ temper_status gguf_read_tensor(const gguf_file *file, const gguf_tensor *tensor,
     assert(offset <= tensor->bytes && size <= tensor->bytes - offset);
     return source_read(file->src, tensor->offset + offset, out, size, err);
 }
+
+void gguf_expect(const gguf_file *file, uint64_t offset, uint64_t size)
+{
+    source_expect(file->src, offset, size);
+}

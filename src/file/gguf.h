@@ -124,6 +124,9 @@ const gguf_tensor *gguf_find_tensor(const gguf_file *file, const char *name); /*
 temper_status gguf_read_tensor(const gguf_file *file, const gguf_tensor *tensor, uint64_t offset,
                                void *out, uint64_t size, error *err);
 
+/* Says that these bytes of the file will be read soon: source_expect. */
+void gguf_expect(const gguf_file *file, uint64_t offset, uint64_t size);
+
 const char *gguf_type_name(gguf_type type); /* "uint32" */
 
 #endif

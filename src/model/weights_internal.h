@@ -26,6 +26,7 @@ struct weights_loader {
     void *user;
     bool *used;           /* [tensors] */
     uint64_t done, total; /* bytes of the file */
+    uint64_t expected;    /* byte of the file up to which the system was told what comes */
     uint64_t *measured;   /* NULL, or where the bytes of buffers go that are not made: no device */
 
     crew *crew;   /* NULL until there are rows to load */

@@ -16,6 +16,7 @@
 enum {
     PIECE_BYTES = 64 << 10, /* of a file that one member takes at a time, give or take some rows */
     PIECE_ROWS = 16,        /* their number is a multiple of it: rows that share lines of a cache */
+    AHEAD_BYTES = 32 << 20, /* of the file that the system is told of before they are wanted */
     ALIGNMENT = 64,
 };
 
@@ -123,11 +124,26 @@ static temper_status first_error(const job *j, error *err)
     return error_set(err, j->errors[member].status, "%s", j->errors[member].text);
 }
 
+/* Tells the system what comes after `row`: members that read pieces here and there, each when it
+ * needs one, let a disk wait. Tensors lie in a file in about the order in which they are loaded. */
+static void expect(weights_loader *loader, const gguf_tensor *tensor, uint64_t offset)
+{
+    const uint64_t at = tensor->offset + offset, end = at + AHEAD_BYTES;
+    uint64_t told = loader->expected;
+    if (told < at || told > end)
+        told = at;
+    if (end - told < AHEAD_BYTES / 2)
+        return;
+    gguf_expect(loader->file, told, end - told);
+    loader->expected = end;
+}
+
 /* Begins a chunk: the members work on it from now on. */
 static temper_status begin_chunk(job *j, uint64_t row, uint64_t rows, error *err)
 {
     weights_loader *loader = j->loader;
     void *block = NULL;
+    expect(loader, j->tensor, row * j->row_bytes);
     temper_status status = gpu_upload_begin(loader->upload, &block, err);
     if (status == TEMPER_OK && j->chunk_rows != NULL)
         status = gguf_read_tensor(loader->file, j->tensor, row * j->row_bytes, j->chunk_rows,

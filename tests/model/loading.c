@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/mem.h"
 #include "base/random.h"
@@ -47,6 +48,8 @@ typedef struct watched {
     pthread_t opener;
     bool by_others; /* another thread has read */
     uint64_t fails_at;
+    uint64_t from, to, told; /* bytes that were told to come last, and all that were, in bytes */
+    _Atomic uint64_t untold; /* that were read and lay in no such range */
 } watched;
 
 static temper_status watched_read(source *self, uint64_t offset, void *out, uint64_t size,
@@ -57,8 +60,19 @@ static temper_status watched_read(source *self, uint64_t offset, void *out, uint
         w->by_others = true;
     if (w->fails_at >= offset && w->fails_at < offset + size)
         return error_set(err, TEMPER_IO, "made: byte %llu is bad", (unsigned long long)w->fails_at);
+    if (offset < w->from || offset + size > w->to)
+        atomic_fetch_add(&w->untold, size);
     memcpy(out, w->bytes + offset, (size_t)size);
     return TEMPER_OK;
+}
+
+/* A range that goes on where the one before ended makes it longer. */
+static void watched_expect(source *self, uint64_t offset, uint64_t size)
+{
+    watched *w = (watched *)self;
+    w->from = offset == w->to ? w->from : offset;
+    w->to = offset + size;
+    w->told += size;
 }
 
 static void watched_close(source *self)
@@ -105,6 +119,7 @@ static void open_made(made *m, bool any_thread, bool mapped)
                                    .size = m->file.length,
                                    .any_thread = any_thread,
                                    .read_at = watched_read,
+                                   .expect = watched_expect,
                                    .close = watched_close},
                           .bytes = (const uint8_t *)m->file.data,
                           .opener = pthread_self(),
@@ -225,6 +240,26 @@ static void a_source_of_one_thread(void **state)
 {
     (void)state;
     all_cases(false, false);
+}
+
+/* A disk is told of every byte before it is read, and only once. */
+static void what_comes_is_told_ahead(void **state)
+{
+    (void)state;
+    made m;
+    error err = {0};
+    open_made(&m, true, false);
+    open_loader(&m, NULL, NULL);
+    const uint64_t first = gguf_find_tensor(m.gguf, cases[0].name)->offset;
+    atomic_store(&m.source.untold, 0);
+    for (int i = 0; i < CASES; i++) {
+        op_weight *w = NULL;
+        assert_ok(load(&m, &cases[i], &w, &err));
+        op_weight_destroy(w);
+    }
+    assert_int_equal(atomic_load(&m.source.untold), 0);
+    assert_int_equal(m.source.told, m.source.base.size - first);
+    close_made(&m);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -414,6 +449,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_one_thread),
         cmocka_unit_test(a_source_of_one_thread),
+        cmocka_unit_test(what_comes_is_told_ahead),
         cmocka_unit_test(the_first_error_is_told),
         cmocka_unit_test(a_load_ends_in_the_middle),
         cmocka_unit_test(no_memory_at_any_moment),

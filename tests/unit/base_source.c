@@ -80,6 +80,12 @@ static void test_file(void **state)
     assert_int_equal(source_read(src, UINT64_MAX, got, 2, &err), TEMPER_BAD_FILE);
     error_clear(&err);
 
+    source_expect(src, 0, UINT64_MAX);
+    source_expect(src, UINT64_MAX, 1);
+    source_expect(src, 3, 0);
+    assert_int_equal(source_read(src, 8, got, 2, &err), TEMPER_OK);
+    assert_memory_equal(got, "89", 2);
+
     assert_int_equal(truncate(path, 5), 0);
     assert_int_equal(source_read(src, 3, got, 4, &err), TEMPER_IO);
     assert_non_null(strstr(err.text, "ends at byte 5"));
@@ -141,6 +147,7 @@ static void test_memory(void **state)
     assert_int_equal(source_open_memory("block", bytes, 6, &src, &err), TEMPER_OK);
     assert_int_equal(source_read(src, 2, got, 4, &err), TEMPER_OK);
     assert_string_equal(got, "cdef");
+    source_expect(src, 2, 4);
     assert_int_equal(source_read(src, 6, got, 1, &err), TEMPER_BAD_FILE);
     assert_non_null(strstr(err.text, "block"));
     source_close(src);
