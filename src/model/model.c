@@ -361,14 +361,19 @@ void model_record_head(model *m, gpu_recorder *rec, uint32_t first, uint32_t row
     const model_config *c = &m->config;
     const model_scratch *s = &m->scratch;
     const uint64_t row_bytes = (uint64_t)c->width * sizeof(float);
-    gpu_record_copy(rec, (gpu_view){s->x, first * row_bytes, rows * row_bytes},
-                    (gpu_view){s->last, 0, rows * row_bytes});
+    gpu_view last = {s->x, first * row_bytes, rows * row_bytes};
+    if (last.offset % gpu_device_limits(m->device)->storage_alignment != 0) {
+        /* No kernel can be given rows that begin there. A copy ends a pass of the GPU. */
+        const gpu_view copy = {s->last, 0, rows * row_bytes};
+        gpu_record_copy(rec, last, copy);
+        last = copy;
+    }
     if (m->output_norm.bias == NULL) {
-        op_rmsnorm_matmul(rec, gpu_whole(s->last), gpu_whole(m->output_norm.weight), c->norm_eps,
-                          gpu_whole(s->h), m->head, gpu_whole(s->logits), rows, OP_WRITE,
-                          &s->allowed);
+        op_rmsnorm_matmul(rec, last, gpu_whole(m->output_norm.weight), c->norm_eps, gpu_whole(s->h),
+                          m->head, gpu_whole(s->logits), rows, OP_WRITE, &s->allowed);
     } else {
-        model_record_norm(m, rec, &m->output_norm, s->last, s->h, rows);
+        op_layernorm(rec, last, gpu_whole(m->output_norm.weight), gpu_whole(m->output_norm.bias),
+                     gpu_whole(s->h), rows, c->width, c->norm_eps);
         op_matmul_columns(rec, m->head, gpu_whole(s->h), gpu_whole(s->logits), rows, 0, m->head->n,
                           OP_WRITE, &s->allowed);
     }
