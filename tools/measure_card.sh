@@ -74,12 +74,14 @@ for rows in 1,4096,4095 1,512,127 512,512,0 2048,2048,0; do
     part "kernel-attention-${rows//,/-}" 60 kernels bench --heavy "attention/*32,8,64,$rows"
 done
 
+part kernel-products 90 kernels bench --heavy 'matmul/gate_proj' 'matmul/*x2048x8192*'
+
 part choices 60 kernels list --shape 512,2048,2048,Q4_0
 part llama-1b 90 bench --shape llama-1b -p 512,2048 -n 128 --profile --fresh
 part depth 90 bench --shape llama-1b -p 0 -n 64 -d 0,4096,8192
 part depth-f16 90 bench --shape llama-1b -p 512,2048 -n 64 -d 0,4096,8192 --kv f16
 part depth-q8 90 bench --shape llama-1b -p 0 -n 64 -d 0,4096 --kv q8
-part rows-2048 60 bench --shape llama-1b -p 2048 -n 0 --rows 2048
+part rows-512 60 bench --shape llama-1b -p 2048 -n 0 --rows 512
 part smollm2 60 bench --shape smollm2-135m -p 512,2048 -n 128 --profile
 part smollm2-exact 60 bench --shape smollm2-135m -p 0 -n 128 --exact
 part batch 90 bench --shape llama-1b --batch 16
