@@ -43,7 +43,7 @@ static temper_status plan_slot(decoder *d, uint32_t slot, budget *left, uint32_t
     bool granted = false;
     *rows = 0;
     /* A text whose blocks were taken away begins again once its last id is read. */
-    if (pending != 1 && s->chosen != DECODER_NO_PLACE)
+    if (pending != 1 && s->unread > 0)
         return TEMPER_OK;
     if (pending != 1 && (left->prompts_end || !may_begin(d, slot))) {
         left->prompts_end = true;
@@ -69,6 +69,31 @@ static bool chooses(const decoder_slot *s)
     return s->answer->limit > 0;
 }
 
+/* How often the pass is repeated: only where nothing but single ids is taken, where nobody waits
+ * who could join sooner, and no further than the texts go or blocks are free. */
+static temper_status plan_steps(decoder *d, error *err)
+{
+    decoder_flight *f = &d->next;
+    uint32_t steps = f->count > 0 && f->count <= RUNNER_STEP_ROWS ? d->steps / f->count : 1;
+    for (uint32_t i = 0; steps > 1 && i < f->count; i++) {
+        const decoder_slot *s = &d->slots[f->parts[i].slot];
+        if (f->parts[i].rows != 1 || f->parts[i].choices != 1)
+            return TEMPER_OK;
+        steps = (uint32_t)min_u64(steps, decoder_left(s));
+        steps = (uint32_t)min_u64(steps, d->desc.context - s->cached);
+    }
+    for (uint32_t i = 0; steps > 1 && i < f->count; i++) {
+        const uint32_t slot = f->parts[i].slot;
+        bool granted = false;
+        const temper_status status =
+            decoder_reserve(d, slot, d->slots[slot].cached + steps, false, &granted, err);
+        if (status != TEMPER_OK || !granted)
+            return status;
+    }
+    f->steps = (uint32_t)max_u64(steps, 1);
+    return TEMPER_OK;
+}
+
 /* Decides what the pass does for each slot, the oldest answer first. */
 static temper_status plan(decoder *d, error *err)
 {
@@ -86,13 +111,16 @@ static temper_status plan(decoder *d, error *err)
         left.prompt = (uint32_t)min_u64(left.prompt, d->desc.prompt_rows);
     f->ticket = (gpu_ticket){0};
     f->count = 0;
+    f->steps = 1;
     f->checks = false;
+    uint32_t running = 0;
     for (uint32_t i = 0; i < d->active; i++) {
         const uint32_t slot = d->order[i];
         decoder_slot *s = &d->slots[slot];
         uint32_t rows = 0;
         if (!decoder_runs(s))
             continue;
+        running++;
         const uint32_t pending = decoder_pending(s);
         const temper_status status = plan_slot(d, slot, &left, &rows, err);
         if (status != TEMPER_OK)
@@ -106,7 +134,7 @@ static temper_status plan(decoder *d, error *err)
         memcpy(part->proposed, s->proposed, sizeof part->proposed);
         f->checks = f->checks || part->choices > 1;
     }
-    return TEMPER_OK;
+    return running == f->count ? plan_steps(d, err) : TEMPER_OK;
 }
 
 /* ---- making the pass ------------------------------------------------------------------------ */
@@ -175,10 +203,12 @@ static temper_status submit(decoder *d, error *err)
     runner *r = &d->runner;
     gpu_recorder *rec = NULL;
     const bool drafted = f->checks && d->draft_engine != NULL;
+    if (f->steps > 1)
+        runner_repeat(r, f->steps);
     const temper_status status = runner_record(r, drafted ? d->draft.chosen : r->chosen, &rec, err);
     if (status != TEMPER_OK)
         return status;
-    f->choices = r->choice_count;
+    f->choices = runner_choices(r);
     f->drafts = drafted ? d->draft.places : 0;
     f->logprobs = r->logprobs;
     f->best = r->best;
@@ -196,14 +226,16 @@ static temper_status submit(decoder *d, error *err)
 static void advance(decoder *d)
 {
     const decoder_flight *f = &d->next;
-    d->passes++;
+    d->passes += f->steps;
     for (uint32_t i = 0; i < f->count; i++) {
         const decoder_part *part = &f->parts[i];
         decoder_slot *s = &d->slots[part->slot];
-        s->cached = part->first + part->rows;
+        s->cached = part->first + part->rows + f->steps - 1;
         s->used = ++d->clock;
-        s->chosen = part->choices == 1 ? part->first_choice : DECODER_NO_PLACE;
+        s->chosen = DECODER_NO_PLACE;
         if (part->choices == 1) {
+            s->chosen = part->first_choice + (f->steps - 1) * RUNNER_STEP_ROWS;
+            s->unread += f->steps;
             s->remembered = s->cached + 1;
             pace_skip(&s->pace);
         }
@@ -255,7 +287,34 @@ static arrivals unpack(const decoder_flight *f, const void *bytes)
     return a;
 }
 
-static void take_choices(decoder *d, const decoder_flight *f, const decoder_part *part,
+static void take_choice(decoder_slot *s, const decoder_flight *f, uint32_t place,
+                        const arrivals *got)
+{
+    answer *a = s->answer;
+    const size_t tokens = a->tokens.count;
+    answer_take(a, &(answer_choice){.id = got->chosen[place],
+                                    .surprise = f->logprobs ? got->surprise[place] : 0.0f,
+                                    .scored = got->scored + (size_t)place * (1 + f->best)});
+    if (a->tokens.count > tokens)
+        s->ids[s->count++] = got->chosen[place];
+}
+
+/* A choice of each step: the passes after this one have taken the last of them, or none has. */
+static void take_steps(decoder *d, const decoder_flight *f, const decoder_part *part,
+                       const arrivals *got)
+{
+    decoder_slot *s = &d->slots[part->slot];
+    s->unread -= f->steps;
+    if (s->unread == 0)
+        s->chosen = DECODER_NO_PLACE;
+    for (uint32_t i = 0; i < f->steps && !s->answer->ended; i++) {
+        s->answer->passes++;
+        take_choice(s, f, part->first_choice + i * RUNNER_STEP_ROWS, got);
+    }
+}
+
+/* The choices that agree with what was proposed, and the one after them. */
+static void take_checked(decoder *d, const decoder_flight *f, const decoder_part *part,
                          const arrivals *got)
 {
     decoder_slot *s = &d->slots[part->slot];
@@ -263,18 +322,10 @@ static void take_choices(decoder *d, const decoder_flight *f, const decoder_part
     const uint32_t proposals = part->choices - 1;
     uint32_t accepted = 0;
     bool agrees = true;
-    /* Unless the pass after this one has taken it and chosen another. */
-    if (s->cached <= part->first + part->rows)
-        s->chosen = DECODER_NO_PLACE;
     a->passes++;
     for (uint32_t i = 0; i < part->choices && agrees && !a->ended; i++) {
         const uint32_t c = part->first_choice + i;
-        const size_t tokens = a->tokens.count;
-        answer_take(a, &(answer_choice){.id = got->chosen[c],
-                                        .surprise = f->logprobs ? got->surprise[c] : 0.0f,
-                                        .scored = got->scored + (size_t)c * (1 + f->best)});
-        if (a->tokens.count > tokens)
-            s->ids[s->count++] = got->chosen[c];
+        take_choice(s, f, c, got);
         if (i == proposals)
             break;
         const uint32_t proposed = part->proposed[i];
@@ -282,8 +333,6 @@ static void take_choices(decoder *d, const decoder_flight *f, const decoder_part
             got->chosen[c] == (proposed < OP_CHOSEN ? proposed : got->drafts[proposed - OP_CHOSEN]);
         accepted += agrees;
     }
-    if (proposals == 0)
-        return;
     a->proposed += proposals;
     a->accepted += accepted;
     pace_learn(&s->pace, proposals, accepted);
@@ -314,8 +363,10 @@ static temper_status read_flight(decoder *d, error *err)
         if (s->answer->tokens.count == 0)
             answer_progress(s->answer,
                             min_u64(part->first + part->rows, s->answer->request->prompt.count));
-        if (part->choices > 0)
-            take_choices(d, f, part, &got);
+        if (part->choices == 1)
+            take_steps(d, f, part, &got);
+        else if (part->choices > 1)
+            take_checked(d, f, part, &got);
         else if (s->answer->limit == 0 && part->first + part->rows == s->count)
             answer_end(s->answer, TEMPER_FINISH_LENGTH);
     }
@@ -335,6 +386,7 @@ static void fail_all(decoder *d, const error *failure)
         decoder_slot *s = &d->slots[d->order[i]];
         answer_fail(s->answer, failure->status, failure->text);
         s->chosen = DECODER_NO_PLACE;
+        s->unread = 0;
         decoder_forget(d, d->order[i]);
     }
 }

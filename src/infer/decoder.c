@@ -58,6 +58,29 @@ static pace_costs costs_of(const temper_engine *engine, const temper_engine *dra
     return costs;
 }
 
+static uint32_t assumed_steps;
+
+void decoder_assume_steps(uint32_t steps)
+{
+    assumed_steps = steps;
+}
+
+/* Steps of a pass of one text: so many that little of its time lies between two submits, and so few
+ * that on a slow GPU ids still come one by one to the eye, and that few steps are lost when a text
+ * ends. In four bits 5e9 multiply-adds are 3 GB to be read. */
+static uint32_t steps_of(const temper_engine *engine, const decoder_desc *desc)
+{
+    enum { MOST = 4 };
+    if (desc->proposals > 0)
+        return 1;
+    if (assumed_steps > 0)
+        return assumed_steps * desc->slots;
+    if (op_device_is_software(engine->device->gpu))
+        return 1;
+    const double steps = 5e9 / work_of(&engine->info);
+    return steps < 1 ? 1 : steps > MOST ? MOST : (uint32_t)steps;
+}
+
 static const pace_costs *assumed;
 
 void decoder_assume_costs(const pace_costs *costs)
@@ -76,15 +99,16 @@ static temper_status open_runners(decoder *d, error *err)
     const uint32_t places = (uint32_t)min_u64((uint64_t)desc->slots * (1 + desc->proposals), rows);
     const uint32_t drafts = d->draft_engine != NULL ? desc->slots * desc->proposals : 0;
     const uint64_t choice = 2 * sizeof(uint32_t) + (1 + TEMPER_MAX_LOGPROBS) * sizeof(op_scored);
-    d->readback = mem_alloc((size_t)(places * choice + drafts * sizeof(uint32_t)));
+    const uint64_t choices = max_u64(places, (uint64_t)d->steps * RUNNER_STEP_ROWS);
+    d->readback = mem_alloc((size_t)(choices * choice + drafts * sizeof(uint32_t)));
     if (d->readback == NULL)
         return out_of_memory(err);
     temper_status status =
         texts_open(d->engine->device->gpu, desc->slots, desc->context, &d->texts, err);
     if (status == TEMPER_OK)
-        status = runner_open(&d->runner, d->engine->net, &d->texts, shape, places, err);
+        status = runner_open(&d->runner, d->engine->net, &d->texts, shape, places, d->steps, err);
     if (status == TEMPER_OK && d->draft_engine != NULL)
-        status = runner_open(&d->draft, d->draft_engine->net, &d->texts, shape, drafts, err);
+        status = runner_open(&d->draft, d->draft_engine->net, &d->texts, shape, drafts, 1, err);
     return status == TEMPER_OK ? gpu_finish(d->engine->device->gpu, err) : status;
 }
 
@@ -102,6 +126,7 @@ temper_status decoder_open(temper_engine *engine, const decoder_desc *desc, deco
         d->draft_engine = infer_engine_retain(desc->draft);
         d->draft_context = desc->draft->info.context;
     }
+    d->steps = steps_of(engine, desc);
     d->costs = assumed != NULL ? *assumed : costs_of(engine, d->draft_engine);
     temper_status status = open_slots(d, err);
     if (status == TEMPER_OK)
@@ -155,6 +180,7 @@ uint32_t decoder_align(decoder *d, uint32_t slot, temper_tokens text, size_t rec
     memcpy(s->ids + shared, text.ids + shared, (text.count - shared) * sizeof *s->ids);
     s->count = (uint32_t)text.count;
     s->chosen = DECODER_NO_PLACE;
+    s->unread = 0;
     s->cached = shared;
     s->drafted = (uint32_t)min_u64(s->drafted, shared);
     s->remembered = 0;
@@ -197,6 +223,7 @@ void decoder_end(decoder *d, uint32_t slot)
     s->answer = NULL;
     s->used = ++d->clock;
     s->chosen = DECODER_NO_PLACE;
+    s->unread = 0;
     /* A pass may have gone on past the end: what it wrote there is nobody's. */
     s->cached = (uint32_t)min_u64(s->cached, s->count);
     s->drafted = (uint32_t)min_u64(s->drafted, s->cached);
@@ -212,7 +239,14 @@ void decoder_settle(decoder *d)
 
 uint32_t decoder_pending(const decoder_slot *s)
 {
-    return s->count + (s->chosen != DECODER_NO_PLACE) - s->cached;
+    return s->count + s->unread - s->cached;
+}
+
+uint64_t decoder_left(const decoder_slot *s)
+{
+    const answer *a = s->answer;
+    const uint64_t tokens = a->tokens.count + s->unread;
+    return a->limit > tokens ? a->limit - tokens : 0;
 }
 
 bool decoder_runs(const decoder_slot *s)
@@ -222,7 +256,7 @@ bool decoder_runs(const decoder_slot *s)
         return false;
     if (a->limit == 0)
         return s->cached < s->count;
-    return a->tokens.count + (s->chosen != DECODER_NO_PLACE) < a->limit;
+    return decoder_left(s) > 0;
 }
 
 bool decoder_decodes(const decoder_slot *s)

@@ -8,7 +8,9 @@
  * id, and a text whose blocks were taken away is simply read again.
  *
  * A pass is submitted before the one before it is read (decoder_step): the device never waits for
- * the host. The id that a pass chose stays on the device until then and is named by its place. Only
+ * the host. The id that a pass chose stays on the device until then and is named by its place.
+ * Where the texts of a pass take an id each and the network is small, the pass is several steps in
+ * one submit: what lies between two submits costs a GPU some 35 us, as much as many a layer. Only
  * proposals need everything read first: a pass that checks n of them has n + 1 rows of one text,
  * and as many of its choices count as agree with what was proposed. Since a choice depends on the
  * logits, the seed and the position alone, what is proposed never changes the text.
@@ -39,7 +41,8 @@ typedef struct decoder_slot {
     uint64_t used;       /* the decoder's clock when it was last active */
     uint32_t *ids;       /* [context] */
     uint32_t count;      /* ids known to the host */
-    uint32_t chosen;     /* the place of the id after them, or DECODER_NO_PLACE */
+    uint32_t unread;     /* ids after them that passes choose and the host has not read */
+    uint32_t chosen;     /* the place of the last one, or DECODER_NO_PLACE where there is none */
     uint32_t cached;     /* positions that submitted passes compute */
     uint32_t drafted;    /* the same of the draft model */
     uint32_t remembered; /* ids that the history holds, where penalties want it */
@@ -52,9 +55,9 @@ typedef struct decoder_slot {
 typedef struct decoder_part {
     uint32_t slot;
     uint64_t serial;       /* of the slot's answer: another one means that it has ended */
-    uint32_t first, rows;  /* positions computed */
+    uint32_t first, rows;  /* positions computed, in a pass of several steps each of one row */
     uint32_t first_choice; /* of the pass's choices */
-    uint32_t choices;      /* 0: none yet; 1 + proposals */
+    uint32_t choices;      /* of a step. 0: none yet; 1 + proposals */
     uint32_t proposed[DECODER_MAX_PROPOSALS]; /* as the slot's */
 } decoder_part;
 
@@ -63,6 +66,7 @@ typedef struct decoder_flight {
     decoder_part *parts; /* [slots] */
     uint32_t count;
     gpu_ticket ticket;
+    uint32_t steps;           /* each chooses RUNNER_STEP_ROWS places after the one before */
     uint32_t choices, drafts; /* ids that come back: chosen, and proposed by the draft model */
     bool logprobs;
     uint32_t best;
@@ -86,6 +90,7 @@ typedef struct decoder {
     runner runner;
     runner draft;           /* where there is a draft model */
     uint32_t draft_context; /* positions that the draft model was trained for */
+    uint32_t steps;         /* of a pass of one text, at most; more texts share them */
     pace_costs costs;
     decoder_slot *slots; /* [desc.slots] */
     uint32_t *order;     /* [desc.slots]: the active ones, in the order in which they began */
@@ -136,14 +141,21 @@ bool decoder_has_work(const decoder *d);
 /* Forgets what is cached of a slot's text. */
 void decoder_forget(decoder *d, uint32_t slot);
 
+/* Tests only: decoders opened from now on make passes of so many steps, however many texts there
+ * are; 0 ends that. */
+void decoder_assume_steps(uint32_t steps);
+
 /* Tests only: decoders opened from now on count with these costs of speculation, so that a device
  * on which it does not pay shows that it changes nothing. NULL ends that. */
 void decoder_assume_costs(const pace_costs *costs);
 
 /* ---- what the files share ------------------------------------------------------------------- */
 
-/* Ids of a slot's text that no pass has taken yet, the one on the device included. */
+/* Ids of a slot's text that no pass has taken yet, those on the device included. */
 uint32_t decoder_pending(const decoder_slot *s);
+
+/* Tokens that the slot's answer may still have, beside those that passes choose already. */
+uint64_t decoder_left(const decoder_slot *s);
 
 /* True when the slot's answer needs another pass. */
 bool decoder_runs(const decoder_slot *s);

@@ -12,6 +12,9 @@
  *     gpu_record_readback(rec, runner_chosen(r));
  *     status = gpu_submit(rec, &ticket, err);
  *
+ * A pass whose rows all choose may be repeated before it is submitted (runner_repeat): each further
+ * step takes what the one before it chose, on the device.
+ *
  * What a row takes (from) is the id that stands there or, where the host has not read it yet,
  * OP_CHOSEN plus its place among what a pass before chose. Passes run in order, so the next one may
  * be put together while the last one runs.
@@ -20,6 +23,11 @@
 #define TEMPER_INFER_RUNNER_H
 
 #include "infer/infer.h"
+
+/* The inputs and the choices of each step of a repeated pass begin at a multiple of so many
+ * entries, which is how many rows such a pass may have: 256 bytes, the most that a device may ask
+ * of the offset of a view. */
+enum { RUNNER_STEP_ROWS = 64 };
 
 /* What choices look at beside logits: one for all networks that choose for the same texts. */
 typedef struct texts {
@@ -48,9 +56,10 @@ typedef struct runner {
     const texts *texts;
     kv_cache *cache;
     uint32_t places;      /* tokens that are chosen before the host reads them, at most */
+    uint32_t most_steps;  /* of a repeated pass */
     gpu_buffer *ids;      /* u32 [max_rows] */
     gpu_buffer *sources;  /* u32 [max_rows] */
-    gpu_buffer *row_info; /* op_row_info [max_rows] */
+    gpu_buffer *row_info; /* op_row_info [max_rows], and of every step */
     gpu_buffer *choices;  /* op_sample_params [places] */
     gpu_buffer *sampler;  /* op_sample_scratch_bytes of MODEL_LOGIT_ROWS */
     gpu_buffer *chosen;   /* u32 [places] */
@@ -58,22 +67,25 @@ typedef struct runner {
     gpu_buffer *scored;   /* op_scored [places][1 + TEMPER_MAX_LOGPROBS] */
 
     /* The pass being put together. */
-    op_row_info *host_rows;        /* [max_rows] */
+    op_row_info *host_rows;        /* as row_info */
     uint32_t *host_sources;        /* [max_rows] */
     runner_choice *host_choices;   /* [places] */
     op_sample_params *host_params; /* [places] */
     uint32_t rows, choice_count, sequences, longest;
     uint32_t first_place; /* of its choices */
+    uint32_t steps;       /* 1, or of a repeated pass */
     bool gathers;         /* a source is a place */
-    bool in_order;        /* row i takes place i, for every i */
+    bool in_order;        /* row i takes place taken + i, for every i */
+    uint32_t taken;       /* ... a multiple of RUNNER_STEP_ROWS */
     bool logprobs;        /* somebody wants them */
     uint32_t best;        /* the most that anybody wants */
 } runner;
 
-/* Opens the cache and the buffers, and waits until every pipeline exists. On failure runner_close
- * frees what there is. `out` is all zero before. */
+/* Opens the cache and the buffers, and waits until every pipeline exists. places: of passes that
+ * are not repeated; steps: of those that are, 1 and up. On failure runner_close frees what there
+ * is. `out` is all zero before. */
 temper_status runner_open(runner *out, model *net, const texts *t, kv_cache_shape shape,
-                          uint32_t places, error *err);
+                          uint32_t places, uint32_t steps, error *err);
 void runner_close(runner *r);
 
 /* sequences: that the rows will belong to, or nearly. first_place: where the chosen ids go, with
@@ -85,11 +97,19 @@ void runner_add(runner *r, uint32_t slot, uint32_t position, uint32_t from);
 void runner_add_choice(runner *r, uint32_t slot, uint32_t position, uint32_t from,
                        const temper_request *request, bool remember);
 
+/* Makes the pass so many steps, up to what the runner was opened with: its rows, at most
+ * RUNNER_STEP_ROWS, all choose. Step s chooses at place first_place + s RUNNER_STEP_ROWS + row, for
+ * the position s after the first step's. */
+void runner_repeat(runner *r, uint32_t steps);
+
+/* Places from the first choice of the pass to its last. */
+uint32_t runner_choices(const runner *r);
+
 /* Queues the inputs of the pass and begins *rec with the step and its choices. from: the buffer
  * that places are of; NULL where no source is one. On failure there is no recording. */
 temper_status runner_record(runner *r, gpu_buffer *from, gpu_recorder **rec, error *err);
 
-/* What the choices of the pass wrote, in their order. surprise and scored only where
+/* What the choices of the pass wrote, by place. surprise and scored only where
  * runner.logprobs is set, scored with 1 + runner.best entries a choice. */
 gpu_view runner_chosen(const runner *r);
 gpu_view runner_surprise(const runner *r);

@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "gpu/gpu.h"
-#include "infer/infer.h"
+#include "infer/decoder.h"
 
 #define MODEL "tiny/llama-q4_1.gguf"
 
@@ -19,6 +19,9 @@ enum { IDS_BELOW = 250, MANY = 16 };
 /* Keeps the tokens away that end an answer. */
 static const temper_logit_bias endless[] = {{0, -INFINITY}, {2, -INFINITY}};
 #define ENDLESS .biases = endless, .bias_count = 2
+
+/* Of a pass of batches that are opened from now on; 0: as the device has it. */
+static uint32_t pass_steps;
 
 typedef struct bench {
     temper_device *device;
@@ -40,7 +43,9 @@ static bench open_bench(const char *path, uint32_t max_rows, const temper_batch_
     b.limit = desc->kv == TEMPER_KV_F32 ? TINY_LIMIT : ROUNDED_LIMIT;
     const temper_session_desc alone = {.context = desc->context, .kv = desc->kv};
     assert_ok(temper_session_open(b.engine, &alone, &b.session, &err));
+    decoder_assume_steps(pass_steps);
     assert_ok(temper_batch_open(b.engine, desc, &b.batch, &err));
+    decoder_assume_steps(0);
     return b;
 }
 
@@ -960,6 +965,13 @@ static void no_memory_at_any_moment(void **state)
     temper_device_release(device);
 }
 
+static int make_three_steps(void **state)
+{
+    (void)state;
+    pass_steps = 3;
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -985,5 +997,19 @@ int main(void)
         cmocka_unit_test(a_device_lost_between_steps),
         cmocka_unit_test(no_memory_at_any_moment),
     };
-    return cmocka_run_group_tests_name("model_batch", tests, NULL, NULL);
+    /* The same where a pass is several steps: what depends on who comes and goes between passes. */
+    const struct CMUnitTest stepped[] = {
+        cmocka_unit_test(whatever_the_room),
+        cmocka_unit_test(each_with_its_own_sampling),
+        cmocka_unit_test(a_small_pool_takes_longer_and_says_the_same),
+        cmocka_unit_test(the_next_turn_reuses_the_last),
+        cmocka_unit_test(an_answer_can_be_cancelled),
+        cmocka_unit_test(callbacks_may_submit),
+        cmocka_unit_test(closing_ends_what_is_left),
+        cmocka_unit_test(sessions_between_steps),
+        cmocka_unit_test(steady_batches_create_nothing),
+        cmocka_unit_test(a_device_lost_in_the_middle),
+    };
+    return cmocka_run_group_tests_name("model_batch", tests, NULL, NULL) +
+           cmocka_run_group_tests_name("model_batch, three steps", stepped, make_three_steps, NULL);
 }

@@ -53,7 +53,7 @@ static void rows_of_one_text_see_each_other(void **state)
     const kv_cache_shape shape = {.sequences = SLOTS, .positions = CONTEXT, .blocks = SLOTS};
     op_prefer_row("teams");
     assert_ok(texts_open(device->gpu, SLOTS, CONTEXT, &t, &err));
-    assert_ok(runner_open(&r, engine->net, &t, shape, SLOTS, &err));
+    assert_ok(runner_open(&r, engine->net, &t, shape, SLOTS, 1, &err));
     for (uint32_t i = 0; i < SLOTS; i++)
         assert_ok(kv_cache_grow(r.cache, i, CONTEXT, &err));
     const uint64_t chosen = op_preferred_choices();
