@@ -70,6 +70,8 @@ static void load_positions(model_loading *l, gpu_buffer **out)
         l->status = weights_matrix(l->loader, &name, &positions, NULL, 1, width, &weight, l->err);
     if (l->status == TEMPER_OK)
         l->status = weights_buffer(l->loader, "positions", NULL, bytes, out, l->err);
+    if (l->status == TEMPER_OK)
+        l->status = weights_flush(l->loader, l->err);
     if (l->status == TEMPER_OK && *out != NULL) {
         gpu_recorder *rec = gpu_record_begin(l->device);
         op_dequantize(rec, weight, 0, l->config->context, gpu_whole(*out));

@@ -65,8 +65,9 @@ void weights_close(weights_loader *loader)
 
 temper_status weights_finish(weights_loader *loader, error *err)
 {
-    const temper_status status =
-        loader->measured != NULL ? TEMPER_OK : gpu_finish(loader->device, err);
+    temper_status status = weights_flush(loader, err);
+    if (status == TEMPER_OK && loader->measured == NULL)
+        status = gpu_finish(loader->device, err);
     if (status != TEMPER_OK || loader->file == NULL)
         return status;
     for (uint64_t i = 0; i < gguf_tensor_count(loader->file); i++) {

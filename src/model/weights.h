@@ -46,6 +46,11 @@ temper_status weights_open_random(gpu_device *device, dtype type, weights_loader
 /* Tests only: the way to the device (gpu_upload_open) that is chosen on other devices. */
 void weights_map_uploads(weights_loader *loader, bool mapped);
 
+/* Queues what is still to be sent of the matrix that was loaded last: its last rows otherwise go
+ * while the next one is read, or with weights_finish. For who uses a matrix while others are
+ * loaded. */
+temper_status weights_flush(weights_loader *loader, error *err);
+
 /* Ends a load: every queued byte is on the device. With status TEMPER_OK, a tensor of the file that
  * nothing asked for is TEMPER_UNSUPPORTED by name: a graph that ignores a weight gives wrong text.
  */

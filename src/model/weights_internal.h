@@ -18,6 +18,14 @@ typedef struct weights_bench {
                        INFINITY where f16 does not hold them */
 } weights_bench;
 
+/* A chunk that lies in a block of the upload and has not been sent: rows of a weight. */
+typedef struct weights_chunk {
+    op_weight *weight; /* NULL: there is none */
+    uint64_t to, rows;
+    uint64_t file_bytes;
+    double largest; /* of the rows, as in weights_bench */
+} weights_chunk;
+
 struct weights_loader {
     const gguf_file *file; /* NULL: random weights of this type */
     dtype random_type;
@@ -35,6 +43,7 @@ struct weights_loader {
     gpu_upload *upload; /* NULL until it is needed */
     bool mapped;        /* ... and then of this kind */
     uint64_t upload_bytes;
+    weights_chunk unsent;
 };
 
 /* Counts bytes of the file as loaded, and asks whether to go on. */

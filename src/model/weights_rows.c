@@ -2,7 +2,8 @@
  * weights_rows.c - rows of a file on their way to the device. A chunk of rows goes through one
  * block of an upload; the members of a crew share its pieces: each reads some rows, checks them,
  * repacks them in memory of its own that a core's cache holds, and copies the lines of the planes
- * to where they belong in the block. Meanwhile the chunk before goes to the device.
+ * to where they belong in the block. Meanwhile the chunk before goes to the device, which may be
+ * the last one of another weight.
  */
 #include <assert.h>
 #include <math.h>
@@ -169,38 +170,42 @@ static temper_status end_chunk(job *j, double *largest, error *err)
     return first_error(j, err);
 }
 
-static temper_status send_chunk(const job *j, op_weight *weight, uint64_t to, uint64_t rows,
-                                double largest, error *err)
+temper_status weights_flush(weights_loader *loader, error *err)
 {
-    op_weight_upload_rows(weight, to, rows, j->loader->upload, largest);
-    const temper_status status = gpu_upload_send(j->loader->upload, err);
-    return status == TEMPER_OK ? weights_report(j->loader, rows * j->row_bytes, err) : status;
+    const weights_chunk c = loader->unsent;
+    loader->unsent.weight = NULL;
+    if (c.weight == NULL)
+        return TEMPER_OK;
+    op_weight_upload_rows(c.weight, c.to, c.rows, loader->upload, c.largest);
+    const temper_status status = gpu_upload_send(loader->upload, err);
+    return status == TEMPER_OK ? weights_report(loader, c.file_bytes, err) : status;
 }
 
-/* Sends each chunk while the members work on the next one. */
+/* Sends each chunk while the members work on the next one; the last one waits for the next weight.
+ */
 static temper_status load_chunks(job *j, uint64_t rows, uint64_t chunk, op_weight *weight,
                                  uint64_t to, error *err)
 {
-    double largest = 0.0;
-    uint64_t sent = 0;
-    temper_status status = begin_chunk(j, 0, min_u64(chunk, rows), err);
-    if (status == TEMPER_OK)
-        status = end_chunk(j, &largest, err);
-    while (status == TEMPER_OK && sent < rows) {
-        const uint64_t ready = min_u64(chunk, rows - sent), next = sent + ready;
-        const double of_ready = largest;
-        const bool more = next < rows;
-        if (more)
-            status = begin_chunk(j, next, min_u64(chunk, rows - next), err);
+    weights_loader *loader = j->loader;
+    temper_status status = TEMPER_OK;
+    for (uint64_t row = 0; status == TEMPER_OK && row < rows; row += chunk) {
+        const uint64_t count = min_u64(chunk, rows - row);
+        double largest = 0.0;
+        status = begin_chunk(j, row, count, err);
         if (status != TEMPER_OK)
-            return status;
-        status = send_chunk(j, weight, to + sent, ready, of_ready, err);
-        if (more) {
-            const temper_status ended = end_chunk(j, &largest, status == TEMPER_OK ? err : NULL);
-            status = status == TEMPER_OK ? ended : status;
-        }
-        sent = next;
+            break;
+        status = weights_flush(loader, err);
+        const temper_status ended = end_chunk(j, &largest, status == TEMPER_OK ? err : NULL);
+        status = status == TEMPER_OK ? ended : status;
+        if (status == TEMPER_OK)
+            loader->unsent = (weights_chunk){.weight = weight,
+                                             .to = to + row,
+                                             .rows = count,
+                                             .file_bytes = count * j->row_bytes,
+                                             .largest = largest};
     }
+    if (status != TEMPER_OK)
+        loader->unsent.weight = NULL; /* it may go away, and the loader is of no more use */
     return status;
 }
 
@@ -213,6 +218,9 @@ temper_status weights_prepare(weights_loader *loader, uint64_t bytes, error *err
         return error_set(err, TEMPER_NO_MEMORY, "no memory for threads that load");
     if (loader->upload != NULL && loader->upload_bytes >= bytes)
         return TEMPER_OK;
+    const temper_status sent = weights_flush(loader, err);
+    if (sent != TEMPER_OK)
+        return sent;
     gpu_upload_close(loader->upload);
     loader->upload = NULL;
     while (rounded < bytes)

@@ -149,7 +149,13 @@ static void close_made(made *m)
 
 static temper_status load(made *m, const tensor_case *c, op_weight **out, error *err)
 {
-    return weights_matrix(m->loader, &c->name, &c->rows, &c->order, 1, c->k, out, err);
+    temper_status status =
+        weights_matrix(m->loader, &c->name, &c->rows, &c->order, 1, c->k, out, err);
+    if (status == TEMPER_OK && (status = weights_flush(m->loader, err)) != TEMPER_OK) {
+        op_weight_destroy(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* ---- what arrives ---------------------------------------------------------------------------- */
@@ -233,6 +239,28 @@ static void bytes_are_those_of_one_thread(void **state)
     (void)state;
     all_cases(true, true);
     all_cases(true, false);
+}
+
+/* The last rows of a weight go while the next one is read. */
+static void weights_follow_each_other(void **state)
+{
+    (void)state;
+    for (int mapped = 0; mapped < 2; mapped++) {
+        made m;
+        error err = {0};
+        op_weight *w[CASES] = {NULL};
+        open_made(&m, true, mapped == 1);
+        open_loader(&m, NULL, NULL);
+        for (int i = 0; i < CASES; i++)
+            assert_ok(weights_matrix(m.loader, &cases[i].name, &cases[i].rows, &cases[i].order, 1,
+                                     cases[i].k, &w[i], &err));
+        assert_ok(weights_finish(m.loader, &err));
+        for (int i = 0; i < CASES; i++) {
+            expect_rows(&m, &cases[i], w[i]);
+            op_weight_destroy(w[i]);
+        }
+        close_made(&m);
+    }
 }
 
 /* Such a source is read by the thread that loads, and by no other. */
@@ -448,6 +476,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_one_thread),
+        cmocka_unit_test(weights_follow_each_other),
         cmocka_unit_test(a_source_of_one_thread),
         cmocka_unit_test(what_comes_is_told_ahead),
         cmocka_unit_test(the_first_error_is_told),
