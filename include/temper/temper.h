@@ -532,7 +532,9 @@ typedef enum temper_finish {
     TEMPER_FINISH_CANCELLED /* the callback asked to stop */
 } temper_finish;
 
-/* A piece of the answer, whole characters only; callback-only. Return false to stop. */
+/* A piece of the answer, whole characters only; callback-only. Return false to stop. The pieces of
+ * up to four tokens come together where a GPU chooses them in one submit (a small network, one
+ * answer). */
 typedef bool (*temper_on_text)(const char *text, size_t length, void *user);
 
 /* Called while a prompt is computed, with the ids done and in all. Return false to stop. */
@@ -660,8 +662,8 @@ TEMPER_API temper_status temper_batch_submit(temper_batch *batch, const temper_r
                                              temper_on_done on_done, uint64_t *id,
                                              temper_error *err);
 
-/* Asks that a request ends with TEMPER_FINISH_CANCELLED at the next step. False when it has ended
- * already. */
+/* Asks that a request ends with TEMPER_FINISH_CANCELLED at the next step; in a callback, after what
+ * this step hands out. False when it has ended already. */
 TEMPER_API bool temper_batch_cancel(temper_batch *batch, uint64_t id);
 
 /* Takes what waits, submits a pass for all that are running, and hands out what the pass before it
