@@ -1,10 +1,11 @@
 // Rates without memory: independent chains of one instruction in registers.
 // unit 1: f32 fma; 2: f16 pair fma; 3: dot4I8Packed; 4: matrices f16 x f16 + f32 of 16 x 16 x 16;
-// 5: integer and-or (the unpacking of nibbles); 6: f16 to f32 conversion.
+// 5: integer and-or (the unpacking of nibbles); 6: f16 to f32 conversion;
+// 7: matrices i8 x i8 + i32 of 16 x 16 x 32.
 //% let rounds 2048
 //% let chains 8
 //% let waves 132 * 8
-//% let per_turn (unit == 1) * 2 + (unit == 2) * 4 + (unit == 3) * 8 + (unit == 4) * 256 + (unit == 5) * 1 + (unit == 6) * 2
+//% let per_turn (unit == 1) * 2 + (unit == 2) * 4 + (unit == 3) * 8 + (unit == 4) * 256 + (unit == 5) * 1 + (unit == 6) * 2 + (unit == 7) * 512
 //% let ops rounds * chains * waves * 256 * per_turn
 //% let bytes 0
 //% let copies 1
@@ -14,19 +15,31 @@
 //% if unit == 2 || unit == 4 || unit == 6
 enable f16;
 //% end
-//% if unit == 4
+//% if unit == 4 || unit == 7
 enable subgroups;
 enable chromium_experimental_subgroup_matrix;
 //% end
+//% if unit == 7
+@group(0) @binding(0) var<storage, read_write> out: array<i32>;
+//% else
 @group(0) @binding(0) var<storage, read_write> out: array<f32>;
+//% end
 
 @compute @workgroup_size(256)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    //% if unit == 4 || unit == 7
     //% if unit == 4
     var left = subgroup_matrix_left<f16, 16, 16>(0.25h);
     var right = subgroup_matrix_right<f16, 16, 16>(0.5h);
     //% for c chains
     var m{{c}} = subgroup_matrix_result<f32, 16, 16>({{c}}.0);
+    //% end
+    //% else
+    var left = subgroup_matrix_left<i8, 32, 16>(3);
+    var right = subgroup_matrix_right<i8, 16, 32>(5);
+    //% for c chains
+    var m{{c}} = subgroup_matrix_result<i32, 16, 16>({{c}});
+    //% end
     //% end
     for (var i = 0u; i < {{rounds}}u; i++) {
         //% for c chains

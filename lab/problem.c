@@ -20,7 +20,7 @@ enum { SEED_W = 1, SEED_S = 2, SEED_X = 3, SEED_B = 4 };
 
 static const char *const pool_names[POOL_COUNT] = {
     "dims", "w4", "s",  "x32", "xh", "xp",   "q8x",  "q8m",
-    "q16x", "q16m", "bh", "b32", "th",   "y",   "c1",  "c2", "kv", "one",
+    "q16x", "q16m", "bh", "b32", "th",   "y",   "c1",  "c2", "kv", "one", "b8", "b8s", "w8s",
 };
 
 char *read_text_file(const char *path)
@@ -209,6 +209,47 @@ static void fill_integers(problem *p, WGPUBuffer data, WGPUBuffer table, int64_t
     free(rows);
 }
 
+/* x in bytes, in blocks along k; a scale for a row of each `span` elements. */
+static void fill_bytes(problem *p, WGPUBuffer data, WGPUBuffer table, shape s, int64_t span)
+{
+    int8_t *bytes = calloc((size_t)(s.m * s.k), 1);
+    float *scales = calloc((size_t)(s.m * (s.k / span)), sizeof *scales);
+    for (int64_t g = 0; g < s.k / span; g++)
+        for (int64_t m = 0; m < s.m; m++) {
+            double largest = 1e-9;
+            for (int64_t k = g * span; k < (g + 1) * span; k++)
+                largest = fmax(largest, fabs(value((uint64_t)((k / 32 * s.m + m) * 32 + k % 32),
+                                                   SEED_X)));
+            const float scale = (float)(largest / 127);
+            for (int64_t k = g * span; k < (g + 1) * span; k++) {
+                const int64_t eight = (k / 32 * s.m + m) * 32 + k % 32 / 8 * 8, e = k % 8;
+                bytes[eight + e / 4 * 4 + e % 2 * 2 + e % 4 / 2] =
+                    (int8_t)lround(value((uint64_t)(eight + e), SEED_X) / (double)scale);
+            }
+            scales[g * s.m + m] = scale;
+        }
+    bench_write(p->b, data, 0, bytes, (size_t)(s.m * s.k));
+    bench_write(p->b, table, 0, scales, (size_t)(s.m * (s.k / span)) * sizeof *scales);
+    free(bytes);
+    free(scales);
+}
+
+/* What a byte of a 4-bit weight is worth: a block's own scale, or where several share one 8 / 127 of
+ * the largest. */
+static void fill_byte_scales(problem *p, WGPUBuffer table, shape s, int64_t span)
+{
+    float *scales = calloc((size_t)(s.n * (s.k / span)), sizeof *scales);
+    for (int64_t g = 0; g < s.k / span; g++)
+        for (int64_t n = 0; n < s.n; n++) {
+            double largest = 0;
+            for (int64_t kb = g * span / 32; kb < (g + 1) * span / 32; kb++)
+                largest = fmax(largest, scale_value((uint64_t)(kb * s.n + n)));
+            scales[g * s.n + n] = (float)(span == 32 ? largest : largest * 8 / 127);
+        }
+    bench_write(p->b, table, 0, scales, (size_t)(s.n * (s.k / span)) * sizeof *scales);
+    free(scales);
+}
+
 static void fill_pool(problem *p, const char *name, WGPUBuffer buffer, uint64_t size)
 {
     static const struct {
@@ -242,6 +283,7 @@ static uint64_t pool_bytes(const problem *p, const char *name, const vars *v, sh
         {"xh", (s.m + 127) / 128 * 128 * (s.k > 2048 ? s.k : 2048) * 2},
         {"q8x", s.m * s.k}, {"q8m", s.m * s.k / unit * 8},
         {"q16x", s.m * s.k * 2}, {"q16m", s.m * s.k / unit * 8},
+        {"b8", s.m * s.k}, {"b8s", s.m * s.k / 8}, {"w8s", s.n * s.k / 8},
         {"bh", s.n * s.k * 2}, {"b32", s.n * s.k * 4}, {"th", s.n * s.k * 2},
         {"y", s.m * s.n * vars_get(v, "chunks", 1) * 4},
         {"kv", copies * 2 * KV_HEADS * s.k * HEAD_DIM * 2}, {"c1", p->big}, {"c2", p->big},
@@ -289,6 +331,14 @@ bool problem_bind(problem *p, const char *name, const vars *v, shape s, int64_t 
             return false;
         fill_integers(p, found->buffer, table.buffer, s.m * s.k, vars_get(v, "w", 4) * 8, !q8);
     }
+    if (copy == 0 && strcmp(name, "b8") == 0) {
+        bench_binding table;
+        if (!problem_bind(p, "b8s", v, s, 0, &table))
+            return false;
+        fill_bytes(p, found->buffer, table.buffer, s, vars_get(v, "span", 32));
+    }
+    if (copy == 0 && strcmp(name, "w8s") == 0)
+        fill_byte_scales(p, found->buffer, s, vars_get(v, "span", 32));
     *out = (bench_binding){found->buffer, 0, size};
     if (strcmp(name, "w4") == 0 || strcmp(name, "s") == 0 || strcmp(name, "kv") == 0) {
         out->size = size / (uint64_t)copies;

@@ -9,6 +9,9 @@
  *     x32, xh, xp   x [M][K] as f32; as f16; as f16 with each eight elements as pairs (j, j + 4)
  *     q8x, q8m      x as int8, evens and odds of each eight apart; scale and 8 * scale * sum a unit
  *     q16x, q16m    the same with two bytes an element: high bytes, low bytes
+ *     b8, b8s       x as bytes in blocks of 32 along k, in the order 0 2 1 3 4 6 5 7 of each eight; f32
+ *                   scales [K / span][M]
+ *     w8s           f32 [K / span][N], what a byte of the 4-bit weight is worth
  *     bh, b32       an f16 and an f32 weight, [N][K] or [K][N]
  *     th            an f16 matrix that a candidate writes and another reads
  *     y             the result, f32 [M][N]
@@ -29,7 +32,7 @@ typedef struct shape {
     int64_t m, n, k;
 } shape;
 
-enum { POOL_COUNT = 18, SAMPLES = 256 };
+enum { POOL_COUNT = 21, SAMPLES = 256 };
 
 typedef struct pool {
     const char *name;
