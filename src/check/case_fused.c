@@ -170,7 +170,7 @@ static op_products allow(check_context *c, const fused_case *f, const op_weight 
     if (f->row != NULL && f->rows > 1) {
         const op_product_bytes bytes =
             op_matmul_scratch_bytes(c->device, weight->format, f->f > 0 ? 2 * f->f : weight->n,
-                                    f->f > f->k ? f->f : f->k, f->rows, TEMPER_LOSSY_NONE);
+                                    f->f > f->k ? f->f : f->k, f->rows, true, TEMPER_LOSSY_NONE);
         with.half = true;
         with.scratch = check_output(c, bytes.scratch > 0 ? bytes.scratch : 4);
         with.sums = check_output(c, bytes.sums > 0 ? bytes.sums : 4);

@@ -366,7 +366,7 @@ static void give_scratch(check_context *c, lossy_run *r)
         r->row != NULL ? op_product_scratch_bytes(c->device, r->row, format, p->n, p->k, p->rows)
                        : op_matmul_scratch_bytes(c->device, format,
                                                  p->gate != OP_GATE_NONE ? 2ull * p->f : p->n,
-                                                 max_u64(p->k, p->f), p->rows, p->lossy);
+                                                 max_u64(p->k, p->f), p->rows, false, p->lossy);
     r->with = (op_products){.fixed = true, .lossy = p->lossy};
     r->with.scratch = check_output(c, max_u64(bytes.scratch, 4));
     r->with.sums = check_output(c, max_u64(bytes.sums, 4));

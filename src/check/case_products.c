@@ -138,7 +138,7 @@ static product_case case_at(uint32_t i, uint32_t row)
 static bool is_for(const product_case *p, uint32_t row)
 {
     if (row == STEEL)
-        return p->kind != SLICED;
+        return true;
     const op_tile *t = &op_tiles[row % OP_TILES];
     /* Without matrix units each format is a pipeline more, and many seconds of compiling. */
     if (is_plain(row) &&
@@ -279,10 +279,10 @@ static void give_scratch(check_context *c, op_products *with, const op_kernel_ro
 {
     const op_product_bytes bytes =
         op_product_scratch_bytes(c->device, row, w->format, w->n, w->k, rows);
-    if (bytes.scratch > 0) {
+    if (bytes.scratch > 0)
         with->scratch = check_output(c, bytes.scratch);
+    if (bytes.sums > 0)
         with->sums = check_output(c, bytes.sums);
-    }
 }
 
 static void run(check_context *c, uint32_t i)
@@ -308,7 +308,10 @@ static void run(check_context *c, uint32_t i)
         check_that(c, op_matmul_row(c->device, w.weight, p.rows, p.n, &all)->tile == NULL,
                    "f16 would be used");
     if (p.kind == SLICED)
-        check_that(c, op_tile_slices(r.row->tile, p.rows, p.n, p.k) > 1, "K is not split");
+        check_that(c,
+                   (r.row->tile != NULL ? op_tile_slices(r.row->tile, p.rows, p.n, p.k)
+                                        : op_steel_slices(p.rows, p.n, p.k)) > 1,
+                   "K is not split");
     r.weight = w.weight;
     r.x = check_input(c, x, xs * 4);
     r.y = check_input(c, start, ys * 4);

@@ -212,12 +212,13 @@ static temper_status plant(tuning *t, const candidate *one_of, error *err)
     }
     op_choices_use(t->device, one);
     close_scratch(t);
-    if (one_of->row->tile == NULL)
+    if (!op_row_is_product(one_of->row))
         return TEMPER_OK;
-    const op_product_bytes bytes =
-        op_matmul_scratch_bytes(t->device, s->format, s->n, s->k, (uint32_t)s->rows, s->lossy);
-    temper_status status = gpu_buffer_create(t->device, bytes.scratch, GPU_PURPOSE_SCRATCH,
-                                             "tuned scratch", &t->scratch, err);
+    const op_product_bytes bytes = op_product_scratch_bytes(
+        t->device, one_of->row, s->format, s->n, s->k, (uint32_t)s->rows);
+    temper_status status =
+        gpu_buffer_create(t->device, max_u64(bytes.scratch, 4), GPU_PURPOSE_SCRATCH,
+                          "tuned scratch", &t->scratch, err);
     if (status == TEMPER_OK)
         status = gpu_buffer_create(t->device, max_u64(bytes.sums, 4), GPU_PURPOSE_SCRATCH,
                                    "tuned sums", &t->sums, err);

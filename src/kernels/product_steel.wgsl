@@ -1,22 +1,26 @@
 // y[r, c] = sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1, in f32.
 //
 // Shapes: x f32 [rows, K]; W one part of a weight, cols rows of it (piece weight); y f32 [rows,
-//   y_cols], the product's columns from col0 on. K a multiple of 16.
+//   y_cols], the product's columns from col0 on; where K is split [slices][rows, y_cols], slice s
+//   the sum over k from s * share on. K a multiple of 16, share of 8.
 // Mapping: a workgroup of 16 x 16 lanes makes a tile of 128 rows by 128 columns, a lane 8 by 8 of
 //   it in registers: two groups of four rows, 64 apart, by two of four columns, so that lanes
-//   side by side read words side by side. Tiles run in bands of eight tile rows and fold into two
-//   grid dimensions.
-// Needs: 256 invocations, 16.5 KiB of workgroup memory.
-// Why this version: steps of 16 along k lie transposed in workgroup memory ([k][row]), so that a
-//   lane's operands are whole words; rows are padded by four floats against bank conflicts, and
-//   what the next step needs waits in registers, the weight decoded.
+//   side by side read words side by side. Tiles run in bands of eight tile rows, slice by slice,
+//   and fold into two grid dimensions.
+// Needs: 256 invocations, 16 KiB of workgroup memory.
+// Why this version: steps of 8 along k lie transposed in workgroup memory ([k][row]), so that a
+//   lane's operands are whole words. Half of the lanes stage x, half W, each eight elements of a
+//   row. There are two stages, so that a step has one barrier, and what the next step needs waits
+//   in registers, the weight decoded. K is split where there are few tiles: sums of slices are
+//   product_join's to add up.
 // Reference: ref_matmul.
 
-const STEP = 16u;
+const STEP = 8u;
 const BAND = 8u;                 // tile rows that run side by side
 const TILE = 128u;
 const LANES = 256u;
-const PITCH = 33u;               // of a staged k, in words of four: 128 floats and the pad
+const PITCH = TILE / 4u;         // of a staged k, in words of four
+const SIDE = STEP * PITCH;       // of a stage: x, then W
 
 struct Params {
     rows: u32,
@@ -25,8 +29,9 @@ struct Params {
     stride: u32,      // of W's tables
     col0: u32,
     y_cols: u32,
-    first_tile: u32,  // tiles [first_tile, tile_end) in this dispatch
+    first_tile: u32,  // tiles [first_tile, tile_end) of all slices in this dispatch
     tile_end: u32,
+    share: u32,       // of k, that a slice has; all of it where there is one
     accumulate: u32,
 }
 
@@ -36,20 +41,80 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
-var<workgroup> tile_x: array<vec4<f32>, STEP * PITCH>;
-var<workgroup> tile_w: array<vec4<f32>, STEP * PITCH>;
+var<workgroup> tile: array<vec4<f32>, 4u * SIDE>;
 
-// Elements 8 * eighth .. of column n of W, as far as eighths count along all of k.
-fn w_eight(n: u32, eighth: u32) -> Eight {
-    let kb = eighth / 4u;
-    return weight_eight(n, kb, eighth % 4u, weight_scale(n, kb, eighth % 4u));
+// Eight elements along k of a row of x or of W.
+fn eight(of_w: bool, row: u32, at: u32) -> Eight {
+    if (of_w) {
+        return weight_eight(row, at / 4u, at % 4u, weight_scale(row, at / 4u, at % 4u));
+    }
+    let word = row * (params.k / 4u) + 2u * at;
+    return Eight(x[word], x[word + 1u]);
 }
 
-fn put(row: u32, column: u32, sum: vec4<f32>) {
+// Elements along k of row 4 * (to % PITCH) + part.
+fn stage(to: u32, part: u32, e: Eight) {
+    tile[to][part] = e.low.x;
+    tile[to + PITCH][part] = e.low.y;
+    tile[to + 2u * PITCH][part] = e.low.z;
+    tile[to + 3u * PITCH][part] = e.low.w;
+    tile[to + 4u * PITCH][part] = e.high.x;
+    tile[to + 5u * PITCH][part] = e.high.y;
+    tile[to + 6u * PITCH][part] = e.high.z;
+    tile[to + 7u * PITCH][part] = e.high.w;
+}
+
+// rI_J: row I of a lane's eight, columns 4 J of its eight.
+struct Sums {
+    r0_0: vec4<f32>,
+    r0_1: vec4<f32>,
+    r1_0: vec4<f32>,
+    r1_1: vec4<f32>,
+    r2_0: vec4<f32>,
+    r2_1: vec4<f32>,
+    r3_0: vec4<f32>,
+    r3_1: vec4<f32>,
+    r4_0: vec4<f32>,
+    r4_1: vec4<f32>,
+    r5_0: vec4<f32>,
+    r5_1: vec4<f32>,
+    r6_0: vec4<f32>,
+    r6_1: vec4<f32>,
+    r7_0: vec4<f32>,
+    r7_1: vec4<f32>,
+}
+
+// One k: at_x and at_w are where the lane's operands lie.
+fn add(at_x: u32, at_w: u32, sums: Sums) -> Sums {
+    let a0 = tile[at_x];
+    let a1 = tile[at_x + PITCH / 2u];
+    let b0 = tile[at_w];
+    let b1 = tile[at_w + PITCH / 2u];
+    var s = sums;
+    s.r0_0 = fma(vec4<f32>(a0.x), b0, s.r0_0);
+    s.r0_1 = fma(vec4<f32>(a0.x), b1, s.r0_1);
+    s.r1_0 = fma(vec4<f32>(a0.y), b0, s.r1_0);
+    s.r1_1 = fma(vec4<f32>(a0.y), b1, s.r1_1);
+    s.r2_0 = fma(vec4<f32>(a0.z), b0, s.r2_0);
+    s.r2_1 = fma(vec4<f32>(a0.z), b1, s.r2_1);
+    s.r3_0 = fma(vec4<f32>(a0.w), b0, s.r3_0);
+    s.r3_1 = fma(vec4<f32>(a0.w), b1, s.r3_1);
+    s.r4_0 = fma(vec4<f32>(a1.x), b0, s.r4_0);
+    s.r4_1 = fma(vec4<f32>(a1.x), b1, s.r4_1);
+    s.r5_0 = fma(vec4<f32>(a1.y), b0, s.r5_0);
+    s.r5_1 = fma(vec4<f32>(a1.y), b1, s.r5_1);
+    s.r6_0 = fma(vec4<f32>(a1.z), b0, s.r6_0);
+    s.r6_1 = fma(vec4<f32>(a1.z), b1, s.r6_1);
+    s.r7_0 = fma(vec4<f32>(a1.w), b0, s.r7_0);
+    s.r7_1 = fma(vec4<f32>(a1.w), b1, s.r7_1);
+    return s;
+}
+
+fn put(slice: u32, row: u32, column: u32, sum: vec4<f32>) {
     if (row >= params.rows) {
         return;
     }
-    let at = row * params.y_cols + params.col0 + column;
+    let at = (slice * params.rows + row) * params.y_cols + params.col0 + column;
     for (var i = 0u; i < 4u; i++) {
         if (column + i < params.cols) {
             if (params.accumulate == 1u) {
@@ -64,112 +129,69 @@ fn put(row: u32, column: u32, sum: vec4<f32>) {
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
-    let tile = params.first_tile + group.y * groups.x + group.x;
-    if (tile >= params.tile_end) {
+    let index = params.first_tile + group.y * groups.x + group.x;
+    if (index >= params.tile_end) {
         return;
     }
     // Bands of BAND tile rows; the last one may have fewer.
     let tiles_m = (params.rows + TILE - 1u) / TILE;
     let tiles_n = (params.cols + TILE - 1u) / TILE;
-    let band = tile / (BAND * tiles_n);
-    let rest = tile % (BAND * tiles_n);
+    let slice = index / (tiles_m * tiles_n);
+    let own_tile = index % (tiles_m * tiles_n);
+    let band = own_tile / (BAND * tiles_n);
+    let rest = own_tile % (BAND * tiles_n);
     let side = min(BAND, tiles_m - band * BAND);
     let m0 = (band * BAND + rest % side) * TILE;
     let n0 = (rest / side) * TILE;
     let tx = lane % 16u;
     let ty = lane / 16u;
 
-    // A lane stages four elements of x, of rows 64 apart, and eight of a column of W. Past the edge
-    // the last row is read again.
-    let words = params.k / 4u;
-    let part = lane % 4u;
-    let own = lane / 4u;
-    var x_at0 = min(m0 + own, params.rows - 1u) * words + part;
-    var x_at1 = min(m0 + own + 64u, params.rows - 1u) * words + part;
-    let w_column = lane % TILE;
-    let w_n = min(n0 + w_column, params.cols - 1u);
-    var w_eighth = lane / TILE;
-    let w_to = w_eighth * 8u * PITCH + w_column / 4u;
-    var x0 = x[x_at0];
-    var x1 = x[x_at1];
-    var w0 = w_eight(w_n, w_eighth);
-
-    // sIJ: row I of the eight, columns 4 J of the eight.
-    var s00 = vec4<f32>();
-    var s01 = vec4<f32>();
-    var s10 = vec4<f32>();
-    var s11 = vec4<f32>();
-    var s20 = vec4<f32>();
-    var s21 = vec4<f32>();
-    var s30 = vec4<f32>();
-    var s31 = vec4<f32>();
-    var s40 = vec4<f32>();
-    var s41 = vec4<f32>();
-    var s50 = vec4<f32>();
-    var s51 = vec4<f32>();
-    var s60 = vec4<f32>();
-    var s61 = vec4<f32>();
-    var s70 = vec4<f32>();
-    var s71 = vec4<f32>();
-    for (var k = 0u; k < params.k; k += STEP) {
-        for (var i = 0u; i < 4u; i++) {
-            let at = (part * 4u + i) * PITCH + own / 4u;
-            tile_x[at][own % 4u] = x0[i];
-            tile_x[at + 16u][own % 4u] = x1[i];
-            tile_w[w_to + i * PITCH][w_column % 4u] = w0.low[i];
-            tile_w[w_to + (4u + i) * PITCH][w_column % 4u] = w0.high[i];
-        }
+    // Past the edge the last row is read again.
+    let of_w = lane < TILE;
+    let own = lane % TILE;
+    let part = own % 4u;
+    let row = select(min(m0 + own, params.rows - 1u), min(n0 + own, params.cols - 1u), of_w);
+    let begin = slice * params.share;
+    let end = min(begin + params.share, params.k);
+    var e = eight(of_w, row, begin / STEP);
+    var s: Sums;
+    var first = 0u;
+    for (var k = begin; k < end; k += STEP) {
+        stage(first + select(0u, SIDE, of_w) + own / 4u, part, e);
         workgroupBarrier();
         // What the next step needs, asked for before this one multiplies.
-        if (k + STEP < params.k) {
-            x_at0 += STEP / 4u;
-            x_at1 += STEP / 4u;
-            w_eighth += STEP / 8u;
-            x0 = x[x_at0];
-            x1 = x[x_at1];
-            w0 = w_eight(w_n, w_eighth);
+        if (k + STEP < end) {
+            e = eight(of_w, row, k / STEP + 1u);
         }
-        for (var i = 0u; i < STEP; i++) {
-            let a0 = tile_x[i * PITCH + ty];
-            let a1 = tile_x[i * PITCH + 16u + ty];
-            let b0 = tile_w[i * PITCH + tx];
-            let b1 = tile_w[i * PITCH + 16u + tx];
-            s00 = fma(vec4<f32>(a0.x), b0, s00);
-            s01 = fma(vec4<f32>(a0.x), b1, s01);
-            s10 = fma(vec4<f32>(a0.y), b0, s10);
-            s11 = fma(vec4<f32>(a0.y), b1, s11);
-            s20 = fma(vec4<f32>(a0.z), b0, s20);
-            s21 = fma(vec4<f32>(a0.z), b1, s21);
-            s30 = fma(vec4<f32>(a0.w), b0, s30);
-            s31 = fma(vec4<f32>(a0.w), b1, s31);
-            s40 = fma(vec4<f32>(a1.x), b0, s40);
-            s41 = fma(vec4<f32>(a1.x), b1, s41);
-            s50 = fma(vec4<f32>(a1.y), b0, s50);
-            s51 = fma(vec4<f32>(a1.y), b1, s51);
-            s60 = fma(vec4<f32>(a1.z), b0, s60);
-            s61 = fma(vec4<f32>(a1.z), b1, s61);
-            s70 = fma(vec4<f32>(a1.w), b0, s70);
-            s71 = fma(vec4<f32>(a1.w), b1, s71);
-        }
-        workgroupBarrier();
+        let at_x = first + ty;
+        let at_w = first + SIDE + tx;
+        s = add(at_x, at_w, s);
+        s = add(at_x + PITCH, at_w + PITCH, s);
+        s = add(at_x + 2u * PITCH, at_w + 2u * PITCH, s);
+        s = add(at_x + 3u * PITCH, at_w + 3u * PITCH, s);
+        s = add(at_x + 4u * PITCH, at_w + 4u * PITCH, s);
+        s = add(at_x + 5u * PITCH, at_w + 5u * PITCH, s);
+        s = add(at_x + 6u * PITCH, at_w + 6u * PITCH, s);
+        s = add(at_x + 7u * PITCH, at_w + 7u * PITCH, s);
+        first = 2u * SIDE - first;
     }
 
-    let row = m0 + ty * 4u;
-    let column = n0 + tx * 4u;
-    put(row, column, s00);
-    put(row, column + 64u, s01);
-    put(row + 1u, column, s10);
-    put(row + 1u, column + 64u, s11);
-    put(row + 2u, column, s20);
-    put(row + 2u, column + 64u, s21);
-    put(row + 3u, column, s30);
-    put(row + 3u, column + 64u, s31);
-    put(row + 64u, column, s40);
-    put(row + 64u, column + 64u, s41);
-    put(row + 65u, column, s50);
-    put(row + 65u, column + 64u, s51);
-    put(row + 66u, column, s60);
-    put(row + 66u, column + 64u, s61);
-    put(row + 67u, column, s70);
-    put(row + 67u, column + 64u, s71);
+    let r = m0 + ty * 4u;
+    let c = n0 + tx * 4u;
+    put(slice, r, c, s.r0_0);
+    put(slice, r, c + 64u, s.r0_1);
+    put(slice, r + 1u, c, s.r1_0);
+    put(slice, r + 1u, c + 64u, s.r1_1);
+    put(slice, r + 2u, c, s.r2_0);
+    put(slice, r + 2u, c + 64u, s.r2_1);
+    put(slice, r + 3u, c, s.r3_0);
+    put(slice, r + 3u, c + 64u, s.r3_1);
+    put(slice, r + 64u, c, s.r4_0);
+    put(slice, r + 64u, c + 64u, s.r4_1);
+    put(slice, r + 65u, c, s.r5_0);
+    put(slice, r + 65u, c + 64u, s.r5_1);
+    put(slice, r + 66u, c, s.r6_0);
+    put(slice, r + 66u, c + 64u, s.r6_1);
+    put(slice, r + 67u, c, s.r7_0);
+    put(slice, r + 67u, c + 64u, s.r7_1);
 }

@@ -208,7 +208,7 @@ static void widen_by(const model *m, const op_weight *w, uint32_t most, op_produ
     for (uint32_t rows = op_rows_class(most); rows > 1; rows /= 2) {
         const op_product_bytes own =
             op_matmul_scratch_bytes(m->device, w->format, w->n, w->k, (uint32_t)min_u64(rows, most),
-                                    m->scratch.allowed.lossy);
+                                    m->scratch.allowed.half, m->scratch.allowed.lossy);
         bytes->scratch = max_u64(bytes->scratch, own.scratch);
         bytes->sums = max_u64(bytes->sums, own.sums);
     }
@@ -257,7 +257,7 @@ static temper_status products_open(model *m, error *err)
     if (s->products != NULL)
         return TEMPER_OK;
     const op_product_bytes bytes = products_bytes(m);
-    if (bytes.scratch == 0)
+    if (bytes.scratch == 0 && bytes.sums == 0)
         return TEMPER_OK;
     return scratch_add_products(s, m->device, bytes, err);
 }
@@ -348,6 +348,7 @@ temper_status model_measure(const gguf_file *file, gpu_device *device, const mod
         status = load_from(loader, device, config, max_rows, &m, err);
     if (status != TEMPER_OK)
         return status;
+    m->scratch.allowed.half = true; /* as where products are not exact */
     const op_product_bytes products = device != NULL ? products_bytes(m) : (op_product_bytes){0, 0};
     *out = (model_memory){.weights = vectors + matrices_bytes(m),
                           .scratch = scratch_bytes(device, config, max_rows, positions, products)};

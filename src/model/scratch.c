@@ -75,7 +75,7 @@ static void take_rows(gpu_pool *pool, const scratch_row rows[SCRATCH_ROWS],
 
 static void take_products(gpu_pool *pool, op_product_bytes bytes, uint32_t slots[2])
 {
-    slots[0] = gpu_pool_take(pool, bytes.scratch, AT_PRODUCTS);
+    slots[0] = gpu_pool_take(pool, max_u64(bytes.scratch, 4), AT_PRODUCTS);
     slots[1] = gpu_pool_take(pool, max_u64(bytes.sums, 4), AT_PRODUCTS);
 }
 
@@ -106,7 +106,7 @@ uint64_t scratch_bytes(const gpu_device *device, const model_config *config, uin
     make_rows(config, max_rows, rows);
     take_rows(&pool, rows, slots);
     gpu_pool_take(&pool, attention_bytes(config, max_rows, positions), AT_ATTENTION);
-    if (products.scratch > 0)
+    if (products.scratch > 0 || products.sums > 0)
         take_products(&pool, products, slots);
     return gpu_pool_bytes(&pool);
 }
@@ -159,7 +159,7 @@ temper_status scratch_fit_attention(model_scratch *s, gpu_device *device,
 temper_status scratch_add_products(model_scratch *s, gpu_device *device, op_product_bytes bytes,
                                    error *err)
 {
-    assert(s->products == NULL && bytes.scratch > 0);
+    assert(s->products == NULL && (bytes.scratch > 0 || bytes.sums > 0));
     uint32_t slots[2];
     take_products(&s->pool, bytes, slots);
     const temper_status status = gpu_pool_fill(&s->pool, device, err);

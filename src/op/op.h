@@ -146,13 +146,15 @@ typedef struct op_products {
     bool half_sums;     /* sums of f16 on matrix units too: what that said */
 } op_products;
 
-/* Bytes for products of up to so many rows with a weight; 0 where none would be used. */
+/* Bytes for products of up to so many rows with a weight; 0 where none would be used. half, lossy:
+ * as in op_products. */
 typedef struct op_product_bytes {
     uint64_t scratch, sums;
 } op_product_bytes;
 
 op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
-                                         uint64_t k, uint32_t rows, temper_lossy lossy);
+                                         uint64_t k, uint32_t rows, bool half,
+                                         temper_lossy lossy);
 
 /* Sets *half to whether the device's f16 products agree with its f32 products, at several K. The
  * first call on a device computes and waits; what it finds stays with the device, and a refusal is

@@ -19,6 +19,7 @@ enum {
     LEAST_SHARE = 16, /* blocks of 32 along k that a slice has at least */
     MOST_SLICES = 8,
     LEAST_COLS = 32,
+    STEEL_TILE = 128,
     MOST_K = 1 << 17, /* inputs of one tile of rows bind everywhere */
     MOST_SINGLE_ROWS = 4,
 };
@@ -140,6 +141,25 @@ uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k)
     for (uint32_t slices = 2; slices <= MOST_SLICES; slices *= 2)
         if (op_tile_takes_slices(t, rows, k, slices) &&
             tile_us(t, rows, n, k, slices) < tile_us(t, rows, n, k, best))
+            best = slices;
+    return best;
+}
+
+/* A core runs two tiles of steel in little less time than one after the other. */
+static double steel_us(uint64_t rows, uint64_t n, uint64_t k, uint32_t slices)
+{
+    const double pair = 385, alone = 212; /* microseconds for each 2048 of K */
+    const uint64_t tiles = ceil_div(rows, STEEL_TILE) * ceil_div(n, STEEL_TILE) * slices;
+    const uint64_t each = ceil_div(tiles, CORES);
+    const double all = (double)(each / 2) * pair + (double)(each % 2) * alone;
+    return all * (double)k / (2048.0 * slices) + join_us(rows, n, slices);
+}
+
+uint32_t op_steel_slices(uint64_t rows, uint64_t n, uint64_t k)
+{
+    uint32_t best = 1;
+    for (uint32_t slices = 2; slices <= MOST_SLICES && k / 32 / slices >= LEAST_SHARE; slices *= 2)
+        if (steel_us(rows, n, k, slices) < steel_us(rows, n, k, best))
             best = slices;
     return best;
 }

@@ -75,16 +75,32 @@ static uint64_t pitch_of(uint64_t cols)
     return ceil_div(cols, 4) * 4;
 }
 
+/* Of up to so many rows. */
+static uint64_t steel_sums_bytes(uint64_t n, uint64_t k, uint64_t rows, uint64_t most)
+{
+    uint64_t bytes = 0;
+    for (uint64_t last = 0, next = STEEL_ROWS; last < rows; next = op_next_class(next)) {
+        last = min_u64(next, rows);
+        const uint32_t slices = op_steel_slices(last, n, k);
+        const uint64_t own = last * slices * pitch_of(n) * 4;
+        if (slices > 1 && own <= most)
+            bytes = max_u64(bytes, own);
+    }
+    return bytes;
+}
+
 op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_row *row,
                                           weight_format format, uint64_t n, uint64_t k,
                                           uint32_t rows)
 {
     if (op_row_is_lossy_product(row))
         return op_lossy_scratch_bytes(row, k, rows);
-    if (row->tile == NULL)
-        return (op_product_bytes){0, 0};
     const uint64_t most = gpu_device_limits(device)->max_storage_binding;
     rows = rows < OP_PRODUCT_ROWS ? rows : OP_PRODUCT_ROWS;
+    if (row->kernel == &kernel_product_steel)
+        return (op_product_bytes){0, steel_sums_bytes(n, k, rows, most)};
+    if (row->tile == NULL)
+        return (op_product_bytes){0, 0};
     /* At least a column of tiles at a time, for results that do not lie in y as they should. */
     uint64_t sums = (uint64_t)rows * WIDEST_TILE * 4;
     for (uint64_t last = 0, next = 2; last < rows; next = op_next_class(next)) {
@@ -98,7 +114,7 @@ op_product_bytes op_product_scratch_bytes(gpu_device *device, const op_kernel_ro
 }
 
 op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format format, uint64_t n,
-                                         uint64_t k, uint32_t rows, temper_lossy lossy)
+                                         uint64_t k, uint32_t rows, bool half, temper_lossy lossy)
 {
     op_product_bytes bytes = {0, 0};
     op_shape shape = {.n = n,
@@ -106,7 +122,7 @@ op_product_bytes op_matmul_scratch_bytes(gpu_device *device, weight_format forma
                       .format = format,
                       .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
                       .scratch = true,
-                      .half = true,
+                      .half = half,
                       .holds = true,
                       .half_sums = true,
                       .lossy = lossy};
@@ -365,11 +381,22 @@ static void record_half(product *p, const op_prologue *before)
 
 /* ---- recording: f32 -------------------------------------------------------------------------- */
 
-static void record_steel(const product *p, const op_weight_part *part)
+/* Into how many slices K goes, with the room that there is for their sums. */
+static uint32_t steel_slices(const product *p, const op_weight_part *part)
+{
+    const uint64_t room = p->with != NULL && p->with->sums.buffer != NULL ? p->with->sums.size : 0;
+    uint32_t slices = op_steel_slices(p->rows, part->rows, p->weight->k);
+    while (slices > 1 && p->rows * slices * pitch_of(part->rows) * 4 > room)
+        slices /= 2;
+    return slices;
+}
+
+static void multiply_steel(const product *p, const op_weight_part *part, uint32_t slices)
 {
     enum { SPEEDUP = 4 }; /* over the register tile */
     gpu_device *device = gpu_recorder_device(p->rec);
     const weight_format format = p->weight->format;
+    const uint64_t k = p->weight->k;
     const struct kernel_product_steel_options options = {
         .layout = (uint32_t)format.layout,
         .scale = (uint32_t)format.scale,
@@ -382,29 +409,40 @@ static void record_steel(const product *p, const op_weight_part *part)
         .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
         .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
         .x = whole_quads(p->x),
-        .y = p->y,
+        .y = slices > 1 ? p->with->sums : p->y,
     };
     struct kernel_product_steel_params params = {
         .rows = p->rows,
         .cols = (uint32_t)part->rows,
-        .k = (uint32_t)p->weight->k,
+        .k = (uint32_t)k,
         .stride = (uint32_t)part->stride,
-        .col0 = (uint32_t)(p->column + part->row0),
-        .y_cols = (uint32_t)p->width,
-        .accumulate = p->mode == OP_ACCUMULATE,
+        .col0 = slices > 1 ? 0 : (uint32_t)(p->column + part->row0),
+        .y_cols = (uint32_t)(slices > 1 ? pitch_of(part->rows) : p->width),
+        .share = (uint32_t)(ceil_div(ceil_div(k, WEIGHT_BLOCK), slices) * WEIGHT_BLOCK),
+        .accumulate = slices == 1 && p->mode == OP_ACCUMULATE,
     };
-    const uint64_t tile = (uint64_t)p->row->tile_rows * p->row->tile_cols * p->weight->k;
-    const uint64_t tiles =
-        ceil_div(p->rows, p->row->tile_rows) * ceil_div(part->rows, p->row->tile_cols);
+    const uint64_t tile = (uint64_t)p->row->tile_rows * p->row->tile_cols * ceil_div(k, slices);
+    const uint64_t tiles = ceil_div(p->rows, p->row->tile_rows) *
+                           ceil_div(part->rows, p->row->tile_cols) * slices;
     const uint64_t step = op_cut(device, tiles, tile / SPEEDUP, 1);
     assert(tiles <= UINT32_MAX);
-    op_record_product_work(p->rec, p->weight->format, part->rows, p->weight->k, p->rows, p->mode);
+    op_record_product_work(p->rec, p->weight->format, part->rows, k, p->rows, p->mode);
     for (uint64_t first = 0; first < tiles; first += step) {
         params.first_tile = (uint32_t)first;
         params.tile_end = (uint32_t)min_u64(first + step, tiles);
         const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
         kernel_product_steel_dispatch(p->rec, pipeline, &views, &params, grid.x, grid.y, 1);
     }
+}
+
+static void record_steel(const product *p, const op_weight_part *part)
+{
+    gpu_pipeline *joining = kernel_product_join_get(
+        gpu_recorder_device(p->rec), &(struct kernel_product_join_options){.lanes = JOIN_LANES});
+    const uint32_t slices = steel_slices(p, part);
+    multiply_steel(p, part, slices);
+    if (slices > 1)
+        join(p, joining, part, slices, 0, part->rows);
 }
 
 bool op_row_is_product(const op_kernel_row *row)

@@ -323,6 +323,9 @@ uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k)
 uint32_t op_row_slices(gpu_device *device, const op_kernel_row *row, weight_format format,
                        uint64_t rows, uint64_t n, uint64_t k);
 
+/* The same of steel (product_steel.wgsl), whose tiles are 128 by 128. */
+uint32_t op_steel_slices(uint64_t rows, uint64_t n, uint64_t k);
+
 /* The fastest tile for the shape, whose own tile is not looked at; NULL where none takes it. */
 const op_tile *op_tile_best(const op_shape *shape);
 
