@@ -114,6 +114,12 @@ static const lossy_case cases[] = {
     {"600 rows", "q4_min_32", "halves_64", BLOCK, 600, 64, 70, .mode = OP_WRITE},
     {"5 rows, weights of 1e5: not taken", "f32", "register_tile", SUMS, 5, 64, 70,
      .special = HUGE_W, .cost = CHECK_NORMAL},
+    /* What rows on matrix units are compared with. */
+    {"16x2048x8192", "q4_f16_32", "int8_16", INT8, 16, 2048, 8192, .cost = CHECK_HEAVY},
+    {"16x8192x2048", "q4_f16_32", "int8_16", INT8, 16, 8192, 2048, .cost = CHECK_HEAVY},
+    {"64x2048x8192", "q4_f16_32", "int8_64", INT8, 64, 2048, 8192, .cost = CHECK_HEAVY},
+    {"128x2048x8192", "q4_f16_32", "int8_64", INT8, 128, 2048, 8192, .cost = CHECK_HEAVY},
+    {"64x2048x8192", "q4_f16_32", "halves_64", BLOCK, 64, 2048, 8192, .cost = CHECK_HEAVY},
 };
 enum { NAMED = sizeof cases / sizeof *cases };
 
