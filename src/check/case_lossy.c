@@ -141,22 +141,22 @@ static lossy_case format_case(const check_format *f, temper_lossy lossy)
                         .cost = CHECK_NORMAL};
 }
 
-/* Then every tile of matrix units, and what stands for them where there are none, with f16 sums of
- * both kinds. Large ones compile for a minute without matrix units. */
+/* Then every tile of matrix units, and what stands for them where there are none, with f16 sums.
+ * Large ones compile for a minute without matrix units. */
 static const char *const tile_names[] = {
     "matrix_sums_128", "matrix_sums_64", "matrix_sums_32", "matrix_sums_16", "matrix_sums_16_deep",
     "plain_128",       "plain_64",       "plain_32",       "plain_16",       "plain_16_deep",
 };
-enum { TILE_CASES = 2 * sizeof tile_names / sizeof tile_names[0] };
+enum { TILE_CASES = sizeof tile_names / sizeof tile_names[0] };
 
 static lossy_case tile_case(uint32_t i)
 {
-    const uint32_t tile = i / 2 % OP_TILES;
-    const bool deep = op_tiles[tile].units > 1, plain = i / 2 >= OP_TILES;
-    return (lossy_case){.name = tile_names[i / 2],
+    const uint32_t tile = i % OP_TILES;
+    const bool deep = op_tiles[tile].units > 1, plain = i >= OP_TILES;
+    return (lossy_case){.name = tile_names[i],
                         .format = "q4_min_32",
-                        .row = tile_names[i / 2],
-                        .lossy = i % 2 == 0 ? BLOCK : SUMS,
+                        .row = tile_names[i],
+                        .lossy = SUMS,
                         .rows = deep ? 20 : 131,
                         .k = deep ? 1024 : 96,
                         .n = deep ? 72 : 259,
@@ -392,13 +392,12 @@ static void check_choice_of_row(check_context *c, const lossy_run *r)
 
 static double limit_for(const lossy_case *p)
 {
-    const bool deep = strstr(p->row, "deep") != NULL;
     const double twice = p->gate != OP_GATE_NONE ? 2 : 1;
     if (strcmp(p->row, "register_tile") == 0)
         return 3e-4;
     if (p->lossy == INT8)
         return twice * LIMIT_INT8;
-    return twice * limit_of_halves(p->lossy == SUMS ? p->k : deep ? 128 : WEIGHT_BLOCK);
+    return twice * limit_of_halves(p->lossy == SUMS ? p->k : WEIGHT_BLOCK);
 }
 
 /* One row of x against the product of the bytes that it was rounded to. */
@@ -449,7 +448,7 @@ static const op_kernel_row *find_row(const char *name)
 /* The row to be recorded, where the case names a tile. */
 static const op_kernel_row *tile_row(const char *name)
 {
-    for (uint32_t i = 0; i < TILE_CASES / 2; i++)
+    for (uint32_t i = 0; i < TILE_CASES; i++)
         if (strcmp(name, tile_names[i]) == 0)
             return i < OP_TILES ? find_row(name)
                                 : check_plain_row((int)(i - OP_TILES), true, false);

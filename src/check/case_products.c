@@ -613,8 +613,7 @@ const check_group check_halves = {"matmul", halves_count, describe_halves, run_h
 
 /* ---- what the device is trusted with --------------------------------------------------------- */
 
-static const temper_lossy agreement_lossy[] = {TEMPER_LOSSY_NONE, TEMPER_LOSSY_F16_BLOCK,
-                                               TEMPER_LOSSY_F16_SUMS};
+static const temper_lossy agreement_lossy[] = {TEMPER_LOSSY_NONE, TEMPER_LOSSY_F16_SUMS};
 enum { AGREEMENTS = 2 * sizeof agreement_lossy / sizeof agreement_lossy[0] };
 
 static uint32_t agreement_count(void)

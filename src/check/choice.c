@@ -183,6 +183,9 @@ static void say(gpu_device *device, const op_kernel_row *row, op_verdict verdict
     case OP_ROW_SHAPE:
         snprintf(text, size, "does not take this shape");
         break;
+    case OP_ROW_YIELDS:
+        snprintf(text, size, "takes this shape; f16 matrices with f32 sums are faster");
+        break;
     case OP_ROW_SLOWER:
         snprintf(text, size, "takes this shape; another tile is thought faster");
         break;

@@ -117,9 +117,7 @@ const op_kernel_row *check_plain_row(int tile, bool half_sums, bool wrong)
                            .kernel = kernel,
                            .invocations = op_tile_lanes(&tiles[tile]),
                            .workgroup_memory = op_tile_memory(&tiles[tile]),
-                           .lossy = half_sums ? OP_OPENED_BY(TEMPER_LOSSY_F16_BLOCK) |
-                                                    OP_OPENED_BY(TEMPER_LOSSY_F16_SUMS)
-                                              : 0,
+                           .lossy = half_sums ? OP_OPENED_BY(TEMPER_LOSSY_F16_SUMS) : 0,
                            .tile = &tiles[tile]};
     return row;
 }

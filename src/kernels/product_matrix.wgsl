@@ -1,6 +1,5 @@
 // y[r, c] = xs[r] * sum_k x[r, k] * W[c, k], or that added to y[r, c] with accumulate = 1: f16
-// times f16 added up by subgroup matrices in f32 or, lossy, in f16: with IN_BLOCKS = 1 the 32 UNITS
-// along k that a step of a team has, and f32 across steps, else all of k that a team has.
+// times f16 added up by subgroup matrices in f32 or, lossy, in f16.
 //
 // Shapes: x f16 in blocks of 32 along k, [K / 32][x_rows][32], x_rows the rows rounded up to
 //   whole tiles; xs f32 [rows], powers of two; W one part of a weight (piece weight); y f32, read
@@ -24,8 +23,8 @@
 //   storing them to y. They are named, in structs, because arrays of matrices end in memory (8
 //   times slower). 295 TFLOP/s on an H200 (2048 x 8192 x 2048, 4-bit), 46 % of what its matrix
 //   units do in registers.
-//   Results in f16 take half the registers, and on some cards half the time. They cannot become f32
-//   but through memory: IN_BLOCKS pays that way for every step.
+//   Results in f16 take half the registers, and on some cards half the time. That they become f32
+//   after every block of k was tried: they cannot but through memory, and that way lost (SPEED.md).
 // Rounding: an element of W is rounded to f16 as pieces weight_f16 and weight_entry say; x was.
 //   That no sum in f16 overflows is product_input's care, which knows the weight's largest element.
 // Reference: ref_matmul.
@@ -43,7 +42,6 @@ enable chromium_experimental_subgroup_matrix;
 // option UNITS = 1
 // option STAGE_X = 1
 // option RESULT_BITS = 32
-// option IN_BLOCKS = 0
 
 const DOWN = {{DOWN}}u;
 const ACROSS = {{ACROSS}}u;
@@ -52,7 +50,6 @@ const SUB_N = {{SUB_N}}u;
 const TEAMS = {{TEAMS}}u;
 const UNITS = {{UNITS}}u;
 const STAGE_X = {{STAGE_X}}u;
-const IN_BLOCKS = {{IN_BLOCKS}}u;
 
 const TILE_M = 16u * DOWN * SUB_M;
 const TILE_N = 16u * ACROSS * SUB_N;
@@ -68,8 +65,7 @@ const X_LOADS = TILE_M * UNITS * 4u / TEAM;
 const ENTRIES = TILE_N * UNITS / TEAM;
 const STRIP_PITCH = 4u * ACROSS + 1u;     // of 16 rows of sums, in words of four floats
 const RESULT = {{RESULT_BITS}}u / 8u;     // words of a matrix's row of sums
-// Whether strips hold halves at the end.
-const HALF_STRIPS = {{RESULT_BITS}}u == 16u && IN_BLOCKS == 0u;
+const HALF_STRIPS = {{RESULT_BITS}}u == 16u;
 const STRIP = 16u * STRIP_PITCH;
 const STRIP_QUADS = 64u * ACROSS;
 
@@ -186,77 +182,12 @@ fn store_strip(at: u32, s0: Result, s1: Result, s2: Result, s3: Result) {
     }
 }
 
-// What a lane has of a matrix in f32: eight columns of row lane / 2.
-struct Wide {
-    low: vec4<f32>,
-    high: vec4<f32>,
-}
-
 fn two_halves(word: u32) -> vec2<f32> {
     return vec2<f32>(bitcast<vec2<f16>>(word));
 }
 
 fn four_halves(words: vec2<u32>) -> vec4<f32> {
     return vec4<f32>(two_halves(words.x), two_halves(words.y));
-}
-
-// Adds what the lane has of a matrix of halves at `at`, its row's first word.
-fn add_halves(at: u32, sum: Wide) -> Wide {
-    let words = tile[at];
-    return Wide(sum.low + four_halves(words.xy), sum.high + four_halves(words.zw));
-}
-
-fn store_wide(at: u32, sum: Wide) {
-    tile[at] = bitcast<vec4<u32>>(sum.low);
-    tile[at + 1u] = bitcast<vec4<u32>>(sum.high);
-}
-
-// A row of matrices across, of one step.
-struct Across {
-    a: Wide,
-    b: Wide,
-    c: Wide,
-    d: Wide,
-}
-
-fn add_strip(strip: u32, lane: u32, s0: Result, s1: Result, s2: Result, s3: Result,
-             sum: Across) -> Across {
-    var wide = sum;
-    workgroupBarrier();
-    store_strip(strip, s0, s1, s2, s3);
-    workgroupBarrier();
-    let at = strip + lane / 2u * STRIP_PITCH + lane % 2u;
-    wide.a = add_halves(at, wide.a);
-    if (ACROSS > 1u) {
-        wide.b = add_halves(at + RESULT, wide.b);
-    }
-    if (ACROSS > 2u) {
-        wide.c = add_halves(at + 2u * RESULT, wide.c);
-        wide.d = add_halves(at + 3u * RESULT, wide.d);
-    }
-    return wide;
-}
-
-fn store_across(strip: u32, lane: u32, sum: Across) {
-    let at = strip + lane / 2u * STRIP_PITCH + 2u * (lane % 2u);
-    store_wide(at, sum.a);
-    if (ACROSS > 1u) {
-        store_wide(at + 4u, sum.b);
-    }
-    if (ACROSS > 2u) {
-        store_wide(at + 8u, sum.c);
-        store_wide(at + 12u, sum.d);
-    }
-}
-
-// 16 rows of a subgroup's part as write_strips reads them.
-fn finish_strip(strip: u32, lane: u32, s0: Result, s1: Result, s2: Result, s3: Result,
-                wide: Across) {
-    if (IN_BLOCKS == 1u) {
-        store_across(strip, lane, wide);
-    } else {
-        store_strip(strip, s0, s1, s2, s3);
-    }
 }
 
 // A quad of sums: where it is in the strips (of halves also which half of the word), its row and
@@ -398,19 +329,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         w1 = weight_entry(w_n1, min(w_kb1, blocks - 1u));
     }
 
-    // sJ: columns 16 J of the subgroup's part; with IN_BLOCKS of this step, and wideJ rows 16 J of
-    // the steps before.
-    var none: Column;
-    var wide0: Across;
-    var wide1: Across;
-    var wide2: Across;
-    var wide3: Across;
+    // sJ: columns 16 J of the subgroup's part.
     var s0: Column;
     var s1: Column;
     var s2: Column;
     var s3: Column;
     let strip = subgroup * STRIP;
-    let in_subgroup = thread % 32u;
     for (var step = 0u; step < steps; step++) {
         if (STAGE_X == 1u) {
             tile[x_to0] = x0;
@@ -482,34 +406,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 }
             }
         }
-        if (IN_BLOCKS == 1u) {
-            wide0 = add_strip(strip, in_subgroup, s0.a, s1.a, s2.a, s3.a, wide0);
-            if (DOWN > 1u) {
-                wide1 = add_strip(strip, in_subgroup, s0.b, s1.b, s2.b, s3.b, wide1);
-            }
-            if (DOWN > 2u) {
-                wide2 = add_strip(strip, in_subgroup, s0.c, s1.c, s2.c, s3.c, wide2);
-                wide3 = add_strip(strip, in_subgroup, s0.d, s1.d, s2.d, s3.d, wide3);
-            }
-            s0 = none;
-            s1 = none;
-            s2 = none;
-            s3 = none;
-        }
         workgroupBarrier();
     }
 
     let corner = vec2<u32>(m0, n0 / 4u);
-    finish_strip(strip, in_subgroup, s0.a, s1.a, s2.a, s3.a, wide0);
+    store_strip(strip, s0.a, s1.a, s2.a, s3.a);
     write_strips(thread, corner, slice);
     if (DOWN > 1u) {
-        finish_strip(strip, in_subgroup, s0.b, s1.b, s2.b, s3.b, wide1);
+        store_strip(strip, s0.b, s1.b, s2.b, s3.b);
         write_strips(thread, corner + vec2<u32>(16u, 0u), slice);
     }
     if (DOWN > 2u) {
-        finish_strip(strip, in_subgroup, s0.c, s1.c, s2.c, s3.c, wide2);
+        store_strip(strip, s0.c, s1.c, s2.c, s3.c);
         write_strips(thread, corner + vec2<u32>(32u, 0u), slice);
-        finish_strip(strip, in_subgroup, s0.d, s1.d, s2.d, s3.d, wide3);
+        store_strip(strip, s0.d, s1.d, s2.d, s3.d);
         write_strips(thread, corner + vec2<u32>(48u, 0u), slice);
     }
 }

@@ -4,8 +4,12 @@
  * int8: 32 inputs are signed bytes under one f32 scale, weights the integers that they are stored
  * as, four products an instruction. Sums of 32 are exact, those across them f32.
  *
- * f16-block, f16-sums: as on matrix units (products.c), with f16 sums in registers. Rows of inputs
- * are moved by powers of two so that no sum overflows.
+ * f16-block, f16-sums: f16 sums in registers, of a block of K or of all of it; on matrix units
+ * (products.c) of all of it alone. Rows of inputs are moved by powers of two so that no sum
+ * overflows.
+ *
+ * Where matrix units with f32 sums are open, rows of this file yield to them: a prompt of 2048
+ * tokens of llama-1b is read at 76 581 tokens a second by those on one H200, at 27 479 by int8.
  */
 #include <assert.h>
 

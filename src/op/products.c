@@ -221,17 +221,10 @@ static bool sums_are_halves(const product *p)
     return p->row->lossy != 0;
 }
 
-static bool sums_are_in_blocks(const product *p)
-{
-    return sums_are_halves(p) && p->with->lossy == TEMPER_LOSSY_F16_BLOCK;
-}
-
 static op_lift lift_of(const product *p)
 {
-    const uint64_t k = p->weight->k, step = WEIGHT_BLOCK * p->row->tile->units;
-    return sums_are_halves(p)
-               ? op_lift_for_sums(p->weight->largest, sums_are_in_blocks(p) ? step : k)
-               : op_lift_operands;
+    return sums_are_halves(p) ? op_lift_for_sums(p->weight->largest, p->weight->k)
+                              : op_lift_operands;
 }
 
 static gpu_pipeline *pipeline_of(const product *p)
@@ -247,7 +240,6 @@ static gpu_pipeline *pipeline_of(const product *p)
         .units = t->units,
         .stage_x = t->stage_x,
         .result_bits = sums_are_halves(p) ? 16 : 32,
-        .in_blocks = sums_are_in_blocks(p),
         .layout = (uint32_t)format.layout,
         .scale = (uint32_t)format.scale,
         .group = format.group ? format.group : 8,
@@ -422,8 +414,8 @@ static void multiply_steel(const product *p, const op_weight_part *part, uint32_
         .accumulate = slices == 1 && p->mode == OP_ACCUMULATE,
     };
     const uint64_t tile = (uint64_t)p->row->tile_rows * p->row->tile_cols * ceil_div(k, slices);
-    const uint64_t tiles = ceil_div(p->rows, p->row->tile_rows) *
-                           ceil_div(part->rows, p->row->tile_cols) * slices;
+    const uint64_t tiles =
+        ceil_div(p->rows, p->row->tile_rows) * ceil_div(part->rows, p->row->tile_cols) * slices;
     const uint64_t step = op_cut(device, tiles, tile / SPEEDUP, 1);
     assert(tiles <= UINT32_MAX);
     op_record_product_work(p->rec, p->weight->format, part->rows, k, p->rows, p->mode);

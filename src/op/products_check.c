@@ -132,12 +132,9 @@ static temper_status trial_run(const trial *t, gpu_device *device, const op_kern
 /* Rounding to f16 is off by 2e-4 on average, of operands once, of f16 sums at each of up to K
  * additions: a sum that grows as a random walk ends sqrt(K / 2) times that off, and the largest of
  * 14000 is five times as much. Twice that, beside what operands are allowed. */
-static op_tolerance tolerance_for(const op_kernel_row *row, temper_lossy lossy, uint32_t k)
+static op_tolerance tolerance_for(const op_kernel_row *row, uint32_t k)
 {
-    const uint32_t block = WEIGHT_BLOCK * row->tile->units;
-    const double steps = lossy == TEMPER_LOSSY_NONE        ? 0
-                         : lossy == TEMPER_LOSSY_F16_BLOCK ? block
-                                                           : k;
+    const double steps = row->lossy != 0 ? k : 0;
     return (op_tolerance){op_tolerance_operands.largest + 2.5e-3 * sqrt(steps),
                           op_tolerance_operands.mean + 3e-4 * sqrt(steps)};
 }
@@ -157,7 +154,7 @@ temper_status op_row_agrees(gpu_device *device, const op_kernel_row *row, temper
             status = trial_run(&t, device, row, t.got, err);
         if (status == TEMPER_OK)
             *agrees = op_close_enough(t.got, t.want, (uint64_t)CHECK_ROWS * CHECK_COLS,
-                                      tolerance_for(row, lossy, trials[i].k));
+                                      tolerance_for(row, trials[i].k));
         trial_close(&t);
         if (status != TEMPER_OK)
             return status;
@@ -250,7 +247,7 @@ temper_status op_matmul_check_lossy(gpu_device *device, temper_lossy lossy, bool
         return error_set(err, TEMPER_UNSUPPORTED,
                          "%s runs no kernel of lossy %s: f16 or workgroups of 256 are lacking",
                          gpu_device_adapter(device)->name, temper_lossy_name(lossy));
-    if (lossy == TEMPER_LOSSY_NONE || lossy == TEMPER_LOSSY_INT8)
+    if (lossy != TEMPER_LOSSY_F16_SUMS)
         return TEMPER_OK;
     return check_rows(device, lossy, half_sums, err);
 }

@@ -29,6 +29,17 @@ static bool is_open(const op_kernel_row *row, const op_shape *shape)
             (row->tile == NULL || shape->half_sums));
 }
 
+static bool matrices_are_open(gpu_device *device, const op_shape *shape)
+{
+    for (uint32_t i = 0; i < op_table_matmul.count; i++) {
+        const op_kernel_row *row = &op_table_matmul.rows[i];
+        if (row->tile != NULL && row->lossy == 0 &&
+            op_row_verdict(device, row, shape) == OP_ROW_MAY)
+            return true;
+    }
+    return false;
+}
+
 /* What the device alone says. */
 static op_verdict device_verdict(gpu_device *device, const op_kernel_row *row)
 {
@@ -58,8 +69,10 @@ op_verdict op_row_verdict(gpu_device *device, const op_kernel_row *row, const op
         return OP_ROW_SOFTWARE;
     if (!is_open(row, shape))
         return OP_ROW_CLOSED;
-    if (shape == NULL || row->fits == NULL || row->fits(shape))
+    if (shape == NULL)
         return OP_ROW_MAY;
+    if (row->fits == NULL || row->fits(shape))
+        return row->yields && matrices_are_open(device, shape) ? OP_ROW_YIELDS : OP_ROW_MAY;
     return row->tile != NULL && op_tile_takes(row->tile, shape) ? OP_ROW_SLOWER : OP_ROW_SHAPE;
 }
 

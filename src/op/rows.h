@@ -51,8 +51,10 @@ typedef struct op_kernel_row {
     bool (*fits)(const op_shape *shape); /* NULL: every shape */
     uint32_t tile_rows, tile_cols;       /* of a register tile; 0 where there is none */
     bool gpu_only;                       /* left alone on a software device: slower there */
-    uint32_t lossy;      /* OP_OPENED_BY what opens the row, and puts it first; 0: nothing has to */
-    const op_tile *tile; /* of product_matrix: f16 operands; NULL for the others */
+    uint32_t lossy; /* OP_OPENED_BY what opens the row, and puts it first; 0: nothing has to */
+    bool yields;    /* a lossy row that comes first only where none on matrix units with f32 sums is
+                       open: those are faster, and rounded less */
+    const op_tile *tile;              /* of product_matrix: f16 operands; NULL for the others */
     bool (*runs)(gpu_device *device); /* what else the device must have; NULL: nothing */
     const char *why;                  /* one sentence */
 } op_kernel_row;
@@ -91,6 +93,7 @@ typedef enum op_verdict {
     OP_ROW_CLOSED,        /* lossy, and not asked for */
     OP_ROW_SHAPE,         /* fits() */
     OP_ROW_SLOWER,        /* fits(), only because another tile is thought faster */
+    OP_ROW_YIELDS,        /* a row on matrix units is open */
 } op_verdict;
 
 /* shape NULL: whatever it is. */

@@ -273,6 +273,63 @@ static void preparing_creates_all_pipelines(void **state)
     gpu_device_release(device);
 }
 
+/* Whether the device runs a row on matrix units, f16 sums or f32 ones, for the shape. */
+static bool matrices_take(gpu_device *device, const op_shape *shape, bool half_sums)
+{
+    for (uint32_t i = 0; i < op_table_matmul.count; i++) {
+        const op_kernel_row *row = &op_table_matmul.rows[i];
+        if (row->tile != NULL && row->tile == shape->tile && (row->lossy != 0) == half_sums &&
+            op_row_runs(device, row))
+            return true;
+    }
+    return false;
+}
+
+/* What an option opens is for devices that have nothing faster: of several rows, bytes and blocks
+ * of f16 sums yield to matrices with f32 sums, and only f16 sums on matrices come before those. */
+static void lossy_rows_yield_to_matrices(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {2, 5, 16, 17, 70, 512, 2048};
+    static const struct {
+        temper_lossy lossy;
+        const char *few, *more;
+    } options[] = {{TEMPER_LOSSY_INT8, "int8_16", "int8_64"},
+                   {TEMPER_LOSSY_F16_BLOCK, "halves_16", "halves_64"},
+                   {TEMPER_LOSSY_F16_SUMS, "halves_16", "halves_64"}};
+    gpu_device *device = open_device(NULL);
+    const bool f16 = (gpu_device_features(device) & GPU_FEATURE_F16) != 0;
+    for (uint32_t i = 0; i < 3 * sizeof rows / sizeof *rows; i++) {
+        op_shape shape = {.rows = rows[i / 3],
+                          .n = 2048,
+                          .k = 2048,
+                          .format = q4,
+                          .workgroup_memory = gpu_device_limits(device)->max_workgroup_memory,
+                          .invocations = gpu_device_limits(device)->max_invocations,
+                          .scratch = true,
+                          .holds = true,
+                          .half_sums = true,
+                          .lossy = options[i % 3].lossy};
+        const char *plain = shape.rows <= 16 ? options[i % 3].few : options[i % 3].more;
+        if (shape.lossy != TEMPER_LOSSY_INT8 && !f16)
+            continue;
+        /* Without f16 operands, by --exact's rules or the self-check's, matrices are closed. */
+        assert_string_equal(op_choose(device, &op_table_matmul, &shape)->name, plain);
+        shape.half = true;
+        shape.tile = op_tile_best(&shape);
+        const op_kernel_row *row = op_choose(device, &op_table_matmul, &shape);
+        const bool sums =
+            shape.lossy == TEMPER_LOSSY_F16_SUMS && matrices_take(device, &shape, true);
+        if (sums || matrices_take(device, &shape, false)) {
+            assert_ptr_equal(row->tile, shape.tile);
+            assert_int_equal(row->lossy != 0, sums);
+        } else {
+            assert_string_equal(row->name, plain);
+        }
+    }
+    gpu_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +339,7 @@ int main(void)
         cmocka_unit_test(failed_allocations_leave_nothing),
         cmocka_unit_test(views_too_small_are_refused),
         cmocka_unit_test(preparing_creates_all_pipelines),
+        cmocka_unit_test(lossy_rows_yield_to_matrices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
