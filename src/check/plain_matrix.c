@@ -133,9 +133,16 @@ static const char entries_head[] =
 static const char entries_main[] =
     "@compute @workgroup_size(64)\n"
     "fn main(@builtin(global_invocation_id) id: vec3<u32>) {\n"
+    "    let to = 4u * (id.y * params.stride + id.x);\n"
+    "    for (var i = 0u; LAYOUT < LAYOUT_Q8 && i < 4u; i++) {\n"
+    "        out[to + i] = quarter_pairs(weight_quarter(id.x, id.y, i));\n"
+    "    }\n"
+    "    if (LAYOUT < LAYOUT_Q8) {\n"
+    "        return;\n"
+    "    }\n"
     "    let entry = weight_entry(id.x, id.y);\n"
     "    for (var i = 0u; i < 4u; i++) {\n"
-    "        out[4u * (id.y * params.stride + id.x) + i] = entry_pairs(entry, id.x, i);\n"
+    "        out[to + i] = entry_pairs(entry, id.x, i);\n"
     "    }\n"
     "}\n";
 

@@ -262,6 +262,64 @@ fn write_strips(thread: u32, corner: vec2<u32>, slice: u32) {
     workgroupBarrier();
 }
 
+// What a lane has of TEAM entries, `lot` the first of them: one of its own or, of layouts without
+//   scales, a quarter of each of four.
+struct Lot {
+    entry: Entry,
+    a: vec4<u32>,
+    b: vec4<u32>,
+    c: vec4<u32>,
+    d: vec4<u32>,
+}
+
+// Columns and blocks of entries, from column n0 and block kb on; past the end the last one again.
+fn column_of(n0: u32, i: u32) -> u32 {
+    return min(n0 + i % TILE_N, params.stride - 1u);
+}
+
+fn block_of(kb: u32, i: u32) -> u32 {
+    return min(kb + i / TILE_N, params.k / 32u - 1u);
+}
+
+fn own_quarter(n0: u32, kb: u32, i: u32, lane: u32) -> vec4<u32> {
+    return weight_quarter(column_of(n0, i), block_of(kb, i), lane % 4u);
+}
+
+fn lot_at(n0: u32, kb: u32, lot: u32, lane: u32) -> Lot {
+    var l: Lot;
+    if (LAYOUT < LAYOUT_Q8) {
+        let i = lot + lane / 4u;
+        l.a = own_quarter(n0, kb, i, lane);
+        l.b = own_quarter(n0, kb, i + TEAM / 4u, lane);
+        l.c = own_quarter(n0, kb, i + TEAM / 2u, lane);
+        l.d = own_quarter(n0, kb, i + TEAM / 4u * 3u, lane);
+    } else {
+        l.entry = weight_entry(column_of(n0, lot + lane), block_of(kb, lot + lane));
+    }
+    return l;
+}
+
+fn entry_to(base: u32, i: u32) -> u32 {
+    return base + AT_W + i % TILE_N * PITCH + i / TILE_N * 4u;
+}
+
+fn stage_lot(l: Lot, base: u32, n0: u32, lot: u32, lane: u32) {
+    if (LAYOUT < LAYOUT_Q8) {
+        let i = lot + lane / 4u;
+        tile[entry_to(base, i) + lane % 4u] = quarter_pairs(l.a);
+        tile[entry_to(base, i + TEAM / 4u) + lane % 4u] = quarter_pairs(l.b);
+        tile[entry_to(base, i + TEAM / 2u) + lane % 4u] = quarter_pairs(l.c);
+        tile[entry_to(base, i + TEAM / 4u * 3u) + lane % 4u] = quarter_pairs(l.d);
+        return;
+    }
+    let to = entry_to(base, lot + lane);
+    let n = column_of(n0, lot + lane);
+    tile[to] = entry_pairs(l.entry, n, 0u);
+    tile[to + 1u] = entry_pairs(l.entry, n, 1u);
+    tile[to + 2u] = entry_pairs(l.entry, n, 2u);
+    tile[to + 3u] = entry_pairs(l.entry, n, 3u);
+}
+
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let slice = select(0u, group.z, params.slices > 1u);
@@ -302,12 +360,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let x_to1 = base + i1 % ROW_WORDS / 4u * PITCH + i1 / ROW_WORDS * 4u + i1 % 4u;
     let x_to2 = base + i2 % ROW_WORDS / 4u * PITCH + i2 / ROW_WORDS * 4u + i2 % 4u;
     let x_to3 = base + i3 % ROW_WORDS / 4u * PITCH + i3 / ROW_WORDS * 4u + i3 % 4u;
-    let w_n0 = min(n0 + i0 % TILE_N, params.stride - 1u);
-    let w_n1 = min(n0 + i1 % TILE_N, params.stride - 1u);
-    var w_kb0 = start + i0 / TILE_N;
-    var w_kb1 = start + i1 / TILE_N;
-    let w_to0 = base + AT_W + i0 % TILE_N * PITCH + i0 / TILE_N * 4u;
-    let w_to1 = base + AT_W + i1 % TILE_N * PITCH + i1 / TILE_N * 4u;
+    var w_kb = start;
 
     var x0 = vec4<u32>();
     var x1 = vec4<u32>();
@@ -323,10 +376,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             x3 = x[min(x_at3, x_last + i3 % ROW_WORDS)];
         }
     }
-    var w0 = weight_entry(w_n0, min(w_kb0, blocks - 1u));
-    var w1: Entry;
+    var w0 = lot_at(n0, w_kb, 0u, lane);
+    var w1: Lot;
     if (ENTRIES > 1u) {
-        w1 = weight_entry(w_n1, min(w_kb1, blocks - 1u));
+        w1 = lot_at(n0, w_kb, TEAM, lane);
     }
 
     // sJ: columns 16 J of the subgroup's part.
@@ -346,15 +399,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                 tile[x_to3] = x3;
             }
         }
-        tile[w_to0] = entry_pairs(w0, w_n0, 0u);
-        tile[w_to0 + 1u] = entry_pairs(w0, w_n0, 1u);
-        tile[w_to0 + 2u] = entry_pairs(w0, w_n0, 2u);
-        tile[w_to0 + 3u] = entry_pairs(w0, w_n0, 3u);
+        stage_lot(w0, base, n0, 0u, lane);
         if (ENTRIES > 1u) {
-            tile[w_to1] = entry_pairs(w1, w_n1, 0u);
-            tile[w_to1 + 1u] = entry_pairs(w1, w_n1, 1u);
-            tile[w_to1 + 2u] = entry_pairs(w1, w_n1, 2u);
-            tile[w_to1 + 3u] = entry_pairs(w1, w_n1, 3u);
+            stage_lot(w1, base, n0, TEAM, lane);
         }
         workgroupBarrier();
         // The words of the next step, asked for before this one multiplies.
@@ -373,11 +420,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
                     x3 = x[min(x_at3, x_last + i3 % ROW_WORDS)];
                 }
             }
-            w_kb0 += STEP;
-            w0 = weight_entry(w_n0, min(w_kb0, blocks - 1u));
+            w_kb += STEP;
+            w0 = lot_at(n0, w_kb, 0u, lane);
             if (ENTRIES > 1u) {
-                w_kb1 += STEP;
-                w1 = weight_entry(w_n1, min(w_kb1, blocks - 1u));
+                w1 = lot_at(n0, w_kb, TEAM, lane);
             }
         }
         let block = start + step * STEP;

@@ -1,13 +1,13 @@
 // A block of 32 elements of a column (pieces weight and weight_f16) in two steps: the words as they
-// lie in memory, which can wait in registers while something else is computed, then f16 pairs.
+// lie in memory, which can wait in registers while something else is computed, then f16 pairs. Of
+// layouts without scales the same by quarters, so that neighbouring lanes can have neighbouring
+// words: an entry there is 64 bytes or more.
 //
 // F32 is rounded to f16 in the first step: its words would be twice as many.
 
 struct Entry {
-    a: vec4<u32>,       // F16, BF16, F32: eighths 0 to 3; Q8: eighths 0 and 1, then 2 and 3
+    a: vec4<u32>,       // Q8: eighths 0 and 1, then 2 and 3
     b: vec4<u32>,
-    c: vec4<u32>,
-    d: vec4<u32>,
     high: vec2<u32>,
     scales: vec4<u32>,  // as scale_words gives them
 }
@@ -44,21 +44,6 @@ fn scale_words(n: u32, kb: u32) -> vec4<u32> {
 fn weight_entry(n: u32, kb: u32) -> Entry {
     let at = kb * params.stride + n;
     var e: Entry;
-    if (LAYOUT == LAYOUT_F32) {
-        let one = vec2<f32>(1.0, 0.0);
-        e.a = weight_pairs(n, kb, 0u, one);
-        e.b = weight_pairs(n, kb, 1u, one);
-        e.c = weight_pairs(n, kb, 2u, one);
-        e.d = weight_pairs(n, kb, 3u, one);
-        return e;
-    }
-    if (LAYOUT == LAYOUT_F16 || LAYOUT == LAYOUT_BF16) {
-        e.a = data[4u * at];
-        e.b = data[4u * at + 1u];
-        e.c = data[4u * at + 2u];
-        e.d = data[4u * at + 3u];
-        return e;
-    }
     e.scales = scale_words(n, kb);
     if (LAYOUT == LAYOUT_Q8) {
         e.a = data[2u * at];
@@ -108,23 +93,6 @@ fn entry_scale(e: Entry, n: u32, eighth: u32) -> vec2<f16> {
 
 // Eighth 0 to 3 of the entry of column n, in pairs (0, 1), (2, 3) ...
 fn entry_pairs(e: Entry, n: u32, eighth: u32) -> vec4<u32> {
-    if (LAYOUT < LAYOUT_Q8) {
-        var words = e.a;
-        if (eighth == 1u) {
-            words = e.b;
-        } else if (eighth == 2u) {
-            words = e.c;
-        } else if (eighth == 3u) {
-            words = e.d;
-        }
-        if (LAYOUT != LAYOUT_BF16) {
-            return words;
-        }
-        return vec4<u32>(bitcast<u32>(vec2<f16>(pair_value(words.x))),
-                         bitcast<u32>(vec2<f16>(pair_value(words.y))),
-                         bitcast<u32>(vec2<f16>(pair_value(words.z))),
-                         bitcast<u32>(vec2<f16>(pair_value(words.w))));
-    }
     let scale = entry_scale(e, n, eighth);
     if (LAYOUT == LAYOUT_Q8) {
         var words = e.a;
@@ -144,4 +112,22 @@ fn entry_pairs(e: Entry, n: u32, eighth: u32) -> vec4<u32> {
         high = high >> (8u * (eighth & 1u));
     }
     return nibble_pairs(e.a[eighth], high, scale);
+}
+
+// Quarter 0 to 3 of block kb of column n, of a layout without scales.
+fn weight_quarter(n: u32, kb: u32, quarter: u32) -> vec4<u32> {
+    if (LAYOUT == LAYOUT_F32) {
+        return weight_pairs(n, kb, quarter, vec2<f32>(1.0, 0.0));
+    }
+    return data[4u * (kb * params.stride + n) + quarter];
+}
+
+fn quarter_pairs(words: vec4<u32>) -> vec4<u32> {
+    if (LAYOUT != LAYOUT_BF16) {
+        return words;
+    }
+    return vec4<u32>(bitcast<u32>(vec2<f16>(pair_value(words.x))),
+                     bitcast<u32>(vec2<f16>(pair_value(words.y))),
+                     bitcast<u32>(vec2<f16>(pair_value(words.z))),
+                     bitcast<u32>(vec2<f16>(pair_value(words.w))));
 }
