@@ -334,13 +334,14 @@ typedef struct temper_engine temper_engine;
 typedef bool (*temper_progress)(uint64_t done, uint64_t total, void *user);
 
 /* What products may round besides, for whoever asks for it: speed on some cards, and an error that
- * SPEED.md has a table of. Products that none of its kernels takes are computed as ever. */
+ * SPEED.md has a table of. Products that none of its kernels takes, or that f16 matrices with f32
+ * sums compute faster, are computed as ever. */
 typedef enum temper_lossy {
     TEMPER_LOSSY_NONE,
     TEMPER_LOSSY_INT8, /* inputs of products with quantised weights are signed bytes, 32 of them
                           under one f32 scale; the sums of 32 are exact, those across them f32 */
     TEMPER_LOSSY_F16_BLOCK, /* products of several rows: operands are f16, and so are sums inside a
-                               block of the inputs (32, or 128); across blocks they are f32 */
+                               block of 32 inputs; across blocks they are f32 */
     TEMPER_LOSSY_F16_SUMS,  /* the same, and f16 sums over all inputs */
 } temper_lossy;
 
