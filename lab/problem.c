@@ -90,7 +90,9 @@ static double reference(const char *ref, const vars *v, shape s, int64_t copy, i
     const bool q4 = strcmp(ref, "q4") == 0, kn = strcmp(ref, "kn") == 0;
     const bool blocks = vars_get(v, "kb", 0) != 0;
     const int64_t x_rows = vars_get(v, "xrows", s.m);
-    for (int64_t k = 0; k < s.k; k++) {
+    const int64_t share = s.k / vars_get(v, "parts", 1), part = m / s.m;
+    m %= s.m;
+    for (int64_t k = part * share; k < (part + 1) * share; k++) {
         const int64_t x_at = blocks ? (k / 32 * x_rows + m) * 32 + k % 32 : m * s.k + k;
         const int64_t w_at = blocks ? (k / 32 * s.n + n) * 32 + k % 32 : n * s.k + k;
         const double x = value((uint64_t)x_at, SEED_X);
@@ -434,7 +436,9 @@ double problem_error(problem *p, const char *ref, const vars *v, shape s, int64_
     const bool unpack = strcmp(ref, "unpack") == 0;
     const bool attends = strcmp(ref, "attend") == 0 || strcmp(ref, "join") == 0;
     const pool *y = find_pool(p, result_pool(ref));
-    const int64_t rows = unpack ? s.n : attends ? HEADS * vars_get(v, "chunks", 1) : s.m;
+    const int64_t rows = unpack    ? s.n
+                         : attends ? HEADS * vars_get(v, "chunks", 1)
+                                   : s.m * vars_get(v, "parts", 1);
     const int64_t columns = unpack ? s.k : attends ? HEAD_DIM : s.n;
     const uint32_t words = (uint32_t)(rows * columns / (unpack ? 2 : 1));
     uint32_t at[SAMPLES], got[SAMPLES], params[4] = {words, 0, 0, 0};

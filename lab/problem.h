@@ -14,7 +14,7 @@
  *     w8s           f32 [K / span][N], what a byte of the 4-bit weight is worth
  *     bh, b32       an f16 and an f32 weight, [N][K] or [K][N]
  *     th            an f16 matrix that a candidate writes and another reads
- *     y             the result, f32 [M][N]
+ *     y             the result, f32 [M][N]; with `parts` above 1 those of parts of k, one after another
  *     kv            an f16 cache: K [8][positions][64], then V
  *     dims          uniform (M, N, K, split)
  *     one           f32 [M], all 1
