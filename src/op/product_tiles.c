@@ -66,9 +66,9 @@ const op_tile op_tiles[OP_TILES] = {
                     .units = 1,
                     .stage_x = false,
                     .at_once = 2,
-                    .per_k = 8.7,
-                    .fixed = 0.6,
-                    .alone = 0.88},
+                    .per_k = 7.8,
+                    .fixed = 0.7,
+                    .alone = 0.82},
     [OP_TILE_16_DEEP] = {.down = 1,
                          .across = 1,
                          .sub_m = 1,
@@ -77,8 +77,8 @@ const op_tile op_tiles[OP_TILES] = {
                          .units = 4,
                          .stage_x = false,
                          .at_once = 1,
-                         .per_k = 5.2,
-                         .fixed = 1,
+                         .per_k = 3.4,
+                         .fixed = 1.2,
                          .alone = 1},
 };
 
@@ -110,7 +110,7 @@ uint32_t op_tile_memory(const op_tile *t)
 /* Microseconds of a join of `slices` sums: a dispatch, and bytes that are in the cache. */
 static double join_us(uint64_t rows, uint64_t n, uint32_t slices)
 {
-    return slices > 1 ? 2.3 + (double)(rows * n * 4 * (slices + 2)) / 9.5e6 : 0;
+    return slices > 1 ? 3.4 + (double)(rows * n * 4 * (slices + 2)) / 6e6 : 0;
 }
 
 /* Rows count in sixteens, so that what is chosen changes there and nowhere else. */
@@ -270,7 +270,7 @@ bool op_single_rows_fit(const op_shape *shape)
         return false;
     /* A dispatch with its latencies, and the weight at 4.3 TB/s; tiles want their inputs in f16. */
     const uint64_t bytes = op_weight_bytes(shape->format, shape->n, shape->k);
-    const double row_us = 3.3 + (double)bytes / 4.3e6, input_us = 2.5;
+    const double row_us = 3.3 + (double)bytes / 4.3e6, input_us = 3.7;
     double us = 0;
     return half_takes(shape) && best_tile(shape, &us) != NULL &&
            (double)shape->rows * row_us < us + input_us;
