@@ -86,9 +86,10 @@ static const fused_case cases[] = {
     {"gate, matrix_32", "q4_f16_32", "matrix_32", 37, 64, 3000, true, OP_ACCUMULATE, false, SILU,
      576},
     {"NaN, norm, matrix_32", "q4_f16_32", "matrix_32", 37, 576, 3000, true, OP_WRITE, true, 0, 0},
-    {"gate, matrix_16", "q4_min_32", "matrix_16", 5, 64, 130, true, OP_WRITE, false, SILU, 576},
-    {"norm, matrix_16_deep", "q4_min_32", "matrix_16_deep", 5, 1024, 70, true, OP_WRITE, false, 0,
-     0},
+    {"gate, matrix_16", "q4_min_32", "matrix_16", 20, 64, 3072, true, OP_WRITE, false, SILU, 576},
+    {"norm, matrix_few", "q4_min_32", "matrix_few", 5, 1024, 70, true, OP_WRITE, false, 0, 0},
+    {"gate, matrix_few", "q4_f16_32", "matrix_few", 5, 64, 130, true, OP_ACCUMULATE, false, SILU,
+     4096},
 };
 
 static uint32_t count(void)

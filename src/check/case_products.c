@@ -62,6 +62,9 @@ static const product_case cases[] = {
     {"nine bands", "q4_min_32", 1100, 96, 300, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
     {"slices of K", "q4_min_32", 20, 4160, 72, 0, 0, SLICED, OP_WRITE, 0, 0, 0},
     {"slices of K added, odd", "q4_min_32", 23, 4160, 71, 0, 0, SLICED, OP_ACCUMULATE, 1, 1, 0},
+    {"K of 48 blocks", "q4_min_32", 3, 1536, 24, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
+    {"K of 64 blocks, added", "q4_min_32", 16, 2048, 40, 0, 0, PLAIN, OP_ACCUMULATE, 0, 0, 0},
+    {"many columns", "q4_min_32", 16, 96, 4520, 0, 0, PLAIN, OP_WRITE, 0, 0, 0},
     {"rows of 7e4 and 1e-6", "q4_min_32", 80, 256, 160, 0, 0, LARGE_X, OP_WRITE, 0, 0, 0},
     {"weights of 1e5 and 1e-7", "f32", 80, 256, 160, 0, 0, LARGE_W, OP_WRITE, 0, 0, 0},
     {"equal products", "f16", 80, 4096, 65, 0, 0, PRODUCTS, OP_WRITE, 0, 0, CHECK_NORMAL},
@@ -87,12 +90,18 @@ static const product_case cases[] = {
 enum { NAMED = sizeof cases / sizeof *cases };
 
 /* Rows of the table, and the tiles that are tried without matrix units; in the order of op_tiles
- * both. */
+ * both. Then rows that are not of product_matrix. */
 static const char *const row_names[] = {
-    "matrix_128", "matrix_64", "matrix_32", "matrix_16",     "matrix_16_deep", "plain_128",
-    "plain_64",   "plain_32",  "plain_16",  "plain_16_deep", "steel",
+    "matrix_128", "matrix_64",  "matrix_32", "matrix_16", "matrix_16_deep",
+    "plain_128",  "plain_64",   "plain_32",  "plain_16",  "plain_16_deep",
+    "steel",      "matrix_few", "plain_few",
 };
-enum { ROWS = sizeof row_names / sizeof *row_names, STEEL = 2 * OP_TILES };
+enum {
+    ROWS = sizeof row_names / sizeof *row_names,
+    STEEL = 2 * OP_TILES,
+    FEW,
+    PLAIN_FEW,
+};
 
 static const op_kernel_row *find_row(const char *name)
 {
@@ -104,8 +113,10 @@ static const op_kernel_row *find_row(const char *name)
 
 static const op_kernel_row *row_at(uint32_t i)
 {
-    if (i < OP_TILES || i == STEEL)
+    if (i < OP_TILES || i == STEEL || i == FEW)
         return find_row(row_names[i]);
+    if (i == PLAIN_FEW)
+        return check_plain_few();
     return check_plain_row((int)i - OP_TILES, false, false);
 }
 
@@ -113,7 +124,7 @@ static const op_kernel_row *row_at(uint32_t i)
 
 static bool is_plain(uint32_t row)
 {
-    return row >= OP_TILES && row < STEEL;
+    return (row >= OP_TILES && row < STEEL) || row == PLAIN_FEW;
 }
 
 /* Large tiles without matrix units compile for a minute, and have no lines that small ones lack. */
@@ -122,13 +133,18 @@ static bool is_slow(uint32_t row)
     return row == OP_TILES + OP_TILE_128 || row == OP_TILES + OP_TILE_64;
 }
 
+static const op_tile *tile_of(uint32_t row)
+{
+    return row == STEEL ? NULL : row > STEEL ? &op_tile_few : &op_tiles[row % OP_TILES];
+}
+
 /* After the named cases every format. */
 static product_case case_at(uint32_t i, uint32_t row)
 {
     if (i < NAMED)
         return cases[i];
     const check_format *format = &check_formats[i - NAMED];
-    const bool deep = row != STEEL && op_tiles[row % OP_TILES].units > 1;
+    const bool deep = row < STEEL && tile_of(row)->units > 1;
     const uint32_t k = deep ? 1024 : format->format.scale >= SCALE_K ? 768 : 256;
     return (product_case){
         .name = format->name, .format = format->name, .rows = 35, .k = k, .n = 131};
@@ -139,7 +155,7 @@ static bool is_for(const product_case *p, uint32_t row)
 {
     if (row == STEEL)
         return true;
-    const op_tile *t = &op_tiles[row % OP_TILES];
+    const op_tile *t = tile_of(row);
     /* Without matrix units each format is a pipeline more, and many seconds of compiling: one with
      * scales, and one without, which is staged in another way. */
     if (is_plain(row) && ((uint64_t)p->rows * p->k * p->n > 12000000 ||
@@ -147,7 +163,8 @@ static bool is_for(const product_case *p, uint32_t row)
         return false;
     if (is_slow(row) && strcmp(p->name, "edges added") != 0)
         return false;
-    return op_tile_takes_k(t, p->k) && p->kind != LARGE_W && (p->kind != SLICED || t->units == 1);
+    return op_tile_takes_k(t, p->k) && p->kind != LARGE_W &&
+           (p->kind != SLICED || t->units == 1 || t->walks);
 }
 
 /* Case and row of entry i: each case by every row that it is for. */
@@ -336,12 +353,13 @@ enum { EDGES_MOST = 130, EDGES_K = 1024, EDGES_N = 68, EDGES_ALIGNMENT = 64 };
 
 static const op_kernel_row *edge_row(uint32_t i)
 {
-    return row_at(i < OP_TILES ? i : i == OP_TILES ? OP_TILES + OP_TILE_16 : STEEL);
+    static const uint32_t others[] = {OP_TILES + OP_TILE_16, STEEL, FEW, PLAIN_FEW};
+    return row_at(i < OP_TILES ? i : others[i - OP_TILES]);
 }
 
 static uint32_t edges_count(void)
 {
-    return OP_TILES + 2;
+    return OP_TILES + 4;
 }
 
 static void describe_edges(uint32_t i, check_case *out)
@@ -417,7 +435,7 @@ typedef struct halves_run {
 
 /* The inputs by each prologue, of rows that fit a workgroup's registers and longer ones; entries of
  * every format; the same by way of each small tile. */
-enum { PROLOGUES = 3, INPUTS = 2 * PROLOGUES, SMALL_TILES = 3 };
+enum { PROLOGUES = 3, INPUTS = 2 * PROLOGUES, SMALL_TILES = 4 };
 static const uint32_t input_sizes[] = {256, 9216};
 
 static uint32_t halves_count(void)
@@ -427,7 +445,8 @@ static uint32_t halves_count(void)
 
 static const op_kernel_row *small_row(uint32_t i)
 {
-    return row_at(OP_TILE_32 + i % SMALL_TILES);
+    static const uint32_t small[SMALL_TILES] = {OP_TILE_32, OP_TILE_16, OP_TILE_16_DEEP, FEW};
+    return row_at(small[i % SMALL_TILES]);
 }
 
 static void describe_halves(uint32_t i, check_case *out)

@@ -72,9 +72,8 @@ static bool replace(char text[SOURCE_BYTES], const char *from, const char *to, c
     return true;
 }
 
-static bool make_source(char text[SOURCE_BYTES], bool wrong)
+static bool make_plain(char text[SOURCE_BYTES], const char *source)
 {
-    const char *source = kernel_product_matrix.source;
     if (strlen(source) >= SOURCE_BYTES)
         return false;
     strcpy(text, source);
@@ -84,7 +83,12 @@ static bool make_source(char text[SOURCE_BYTES], bool wrong)
            replace(text, "enable chromium_experimental_subgroup_matrix", "\n", "") &&
            replace(text, "// Matrices: from here", "// Matrices: to here.\n", plain_code) &&
            replace(text, lane, lane,
-                   "let subgroup = thread / 32u;\n    own_lane = thread % 32u;\n") &&
+                   "let subgroup = thread / 32u;\n    own_lane = thread % 32u;\n");
+}
+
+static bool make_source(char text[SOURCE_BYTES], bool wrong)
+{
+    return make_plain(text, kernel_product_matrix.source) &&
            (!wrong || replace(text, "if (STEP == 1u ||", "block < end) {",
                               "if (block < end && (step > 0u || steps == 1u)) {"));
 }
@@ -120,6 +124,38 @@ const op_kernel_row *check_plain_row(int tile, bool half_sums, bool wrong)
                            .lossy = half_sums ? OP_OPENED_BY(TEMPER_LOSSY_F16_SUMS) : 0,
                            .tile = &tiles[tile]};
     return row;
+}
+
+/* Of product_few: sums are f32, x is never staged. */
+static bool make_few_source(char text[SOURCE_BYTES])
+{
+    bool more = make_plain(text, kernel_product_few.source) &&
+                replace(text, "if (STAGE_X == 1u)", "}\n", "") &&
+                replace(text, "if ({{RESULT_BITS}}u == 16u)", "}\n", "");
+    while (more && strstr(text, "{{RESULT_BITS}}") != NULL)
+        more = replace(text, "{{RESULT_BITS}}", "}}", "32");
+    return more;
+}
+
+const op_kernel_row *check_plain_few(void)
+{
+    static char source[SOURCE_BYTES];
+    static gpu_kernel kernel;
+    static op_kernel_row row;
+    if (kernel.source == NULL) {
+        if (!make_few_source(source))
+            return NULL;
+        kernel = kernel_product_few;
+        kernel.name = "product_few_plain";
+        kernel.source = source;
+        kernel.needs = GPU_FEATURE_F16;
+        row = (op_kernel_row){.name = "plain_few",
+                              .kernel = &kernel,
+                              .invocations = op_tile_lanes(&op_tile_few),
+                              .workgroup_memory = op_tile_memory(&op_tile_few),
+                              .tile = &op_tile_few};
+    }
+    return &row;
 }
 
 /* ---- entries alone --------------------------------------------------------------------------- */

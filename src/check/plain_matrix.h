@@ -1,7 +1,7 @@
 /*
- * plain_matrix.h - product_matrix.wgsl and attention_matrix.wgsl without matrix units: their lines
- * about matrices replaced by plain code, so that all else in them is tested on devices that have
- * none; and pieces of the first alone.
+ * plain_matrix.h - product_matrix.wgsl, product_few.wgsl and attention_matrix.wgsl without matrix
+ * units: their lines about matrices replaced by plain code, so that all else in them is tested on
+ * devices that have none; and pieces of the first alone.
  */
 #ifndef TEMPER_CHECK_PLAIN_MATRIX_H
 #define TEMPER_CHECK_PLAIN_MATRIX_H
@@ -12,6 +12,9 @@
  * it leaves out the first step along k, but where there is one only. NULL: the kernel's text has
  * changed, and this file must follow. Rows live as long as the program, as kernels must. */
 const op_kernel_row *check_plain_row(int tile, bool half_sums, bool wrong);
+
+/* The same with op_tile_few. */
+const op_kernel_row *check_plain_few(void);
 
 /* The kernel's pieces about weights alone: a workgroup of 64 lanes takes block y of 64 rows of a
  * weight, a lane writes the 32 halves of its row to out, [K / 32][stride][32]. Bindings data,

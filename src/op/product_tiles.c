@@ -1,5 +1,6 @@
 /*
- * product_tiles.c - the tiles of product_matrix.wgsl, and which of them suits a product.
+ * product_tiles.c - the tiles of product_matrix.wgsl and product_few.wgsl, and which of them suits
+ * a product.
  *
  * The microseconds are of one H200 (lab/RESULTS.md). Another device has other ones; what is chosen
  * by them is chosen by how many workgroups there are, and that holds for any device of its size.
@@ -22,6 +23,7 @@ enum {
     STEEL_TILE = 128,
     MOST_K = 1 << 17, /* inputs of one tile of rows bind everywhere */
     MOST_SINGLE_ROWS = 4,
+    FEW_STEPS = 4, /* of product_few, at most */
 };
 
 const op_tile op_tiles[OP_TILES] = {
@@ -82,6 +84,26 @@ const op_tile op_tiles[OP_TILES] = {
                          .alone = 1},
 };
 
+/* Words of all K that a subgroup has are under way at once, and x stays in registers. */
+const op_tile op_tile_few = {.down = 1,
+                             .across = 1,
+                             .sub_m = 1,
+                             .sub_n = 1,
+                             .teams = 8,
+                             .units = 2,
+                             .stage_x = false,
+                             .walks = true,
+                             .at_once = 2,
+                             .per_k = 1.9,
+                             .fixed = 0.5,
+                             .start = 3.2,
+                             .alone = 0.55};
+
+static const op_tile *tile_at(int i)
+{
+    return i < OP_TILES ? &op_tiles[i] : &op_tile_few;
+}
+
 uint32_t op_tile_rows(const op_tile *t)
 {
     return 16 * t->down * t->sub_m;
@@ -119,30 +141,57 @@ static double tile_us(const op_tile *t, uint64_t some_rows, uint64_t n, uint64_t
     const uint64_t rows = ceil_div(some_rows, ROWS_UNIT) * ROWS_UNIT;
     const uint64_t groups = ceil_div(rows, op_tile_rows(t)) * ceil_div(n, op_tile_cols(t)) * slices;
     const uint64_t waves = ceil_div(groups, (uint64_t)CORES * t->at_once);
-    const double wave = t->per_k * (double)k / (2048.0 * slices) + t->fixed;
-    return 2.5 + (double)waves * wave * (groups <= CORES ? t->alone : 1) + join_us(rows, n, slices);
+    const double share = (double)k / (2048.0 * slices);
+    const double all = (double)waves * (t->per_k * share + t->fixed) + t->start * share;
+    return 2.5 + all * (groups <= CORES ? t->alone : 1) + join_us(rows, n, slices);
+}
+
+/* Blocks along k that a workgroup of product_few has at most. */
+static uint64_t most_share(const op_tile *t)
+{
+    return (uint64_t)t->teams * t->units * FEW_STEPS;
 }
 
 bool op_tile_takes_k(const op_tile *t, uint64_t k)
 {
+    if (t->walks)
+        return k % 32 == 0 && k <= (uint64_t)MOST_SLICES * most_share(t) * 32;
     return k % (t->units == 1 ? 32 : 32ull * t->units * t->teams) == 0;
 }
 
 bool op_tile_takes_slices(const op_tile *t, uint64_t rows, uint64_t k, uint32_t slices)
 {
-    return slices == 1 ||
-           (slices > 1 && slices <= MOST_SLICES && t->units == 1 &&
-            rows <= (uint64_t)BAND * op_tile_rows(t) && k / 32 / slices >= LEAST_SHARE);
+    const bool many = slices > 1 && slices <= MOST_SLICES && k / 32 / slices >= LEAST_SHARE;
+    if (t->walks)
+        return (slices == 1 || many) && ceil_div(k / 32, slices) <= most_share(t);
+    return slices == 1 || (many && t->units == 1 && rows <= (uint64_t)BAND * op_tile_rows(t));
 }
 
 uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k)
 {
-    uint32_t best = 1;
-    for (uint32_t slices = 2; slices <= MOST_SLICES; slices *= 2)
+    uint32_t best = 0;
+    for (uint32_t slices = 1; slices <= MOST_SLICES; slices *= 2)
         if (op_tile_takes_slices(t, rows, k, slices) &&
-            tile_us(t, rows, n, k, slices) < tile_us(t, rows, n, k, best))
+            (best == 0 || tile_us(t, rows, n, k, slices) < tile_us(t, rows, n, k, best)))
             best = slices;
-    return best;
+    return best > 0 ? best : 1;
+}
+
+op_few_plan op_few_plan_of(uint64_t k, uint32_t slices)
+{
+    const op_tile *t = &op_tile_few;
+    const uint64_t blocks = k / 32, share = ceil_div(blocks, slices);
+    const uint64_t steps = ceil_div(share, (uint64_t)t->teams * t->units);
+    const uint64_t teams = max_u64(2, ceil_div(share, steps * t->units));
+    assert(steps <= FEW_STEPS);
+    return (op_few_plan){(uint32_t)teams, (uint32_t)steps,
+                         share * slices == blocks && teams * steps * t->units == share};
+}
+
+uint32_t op_few_walks(uint64_t columns, uint64_t times)
+{
+    const uint64_t places = (uint64_t)CORES * op_tile_few.at_once;
+    return (uint32_t)ceil_div(columns, ceil_div(columns * times, places));
 }
 
 /* As tile_us. A core runs two tiles in little less time than one after the other, and the two that
@@ -169,8 +218,8 @@ uint32_t op_steel_slices(uint64_t rows, uint64_t n, uint64_t k)
 static const op_tile *best_tile(const op_shape *shape, double *us)
 {
     const op_tile *best = NULL;
-    for (int i = 0; i < OP_TILES; i++) {
-        const op_tile *t = &op_tiles[i];
+    for (int i = 0; i <= OP_TILES; i++) {
+        const op_tile *t = tile_at(i);
         if (!op_tile_takes_k(t, shape->k) || op_tile_memory(t) > shape->workgroup_memory)
             continue;
         const uint32_t slices = op_tile_slices(t, shape->rows, shape->n, shape->k);
@@ -243,6 +292,11 @@ bool op_tile_fits_16(const op_shape *shape)
 bool op_tile_fits_16_deep(const op_shape *shape)
 {
     return shape->tile == &op_tiles[OP_TILE_16_DEEP];
+}
+
+bool op_tile_fits_few(const op_shape *shape)
+{
+    return shape->tile == &op_tile_few;
 }
 
 uint32_t op_first_rows(gpu_recorder *rec, uint32_t rows)

@@ -266,10 +266,70 @@ static uint64_t columns_at_once(const product *p, uint64_t columns)
                    gpu_device_limits(device)->max_workgroups);
 }
 
-/* Columns [begin, end) of a part of the weight; begin is a tile's first. */
+static gpu_pipeline *few_pipeline_of(const product *p, uint32_t slices)
+{
+    const weight_format format = p->weight->format;
+    const op_few_plan plan = op_few_plan_of(p->weight->k, slices);
+    const struct kernel_product_few_options options = {
+        .teams = plan.teams,
+        .steps = plan.steps,
+        .exact = plan.exact,
+        .layout = (uint32_t)format.layout,
+        .scale = (uint32_t)format.scale,
+        .group = format.group ? format.group : 8,
+    };
+    return gpu_pipeline_get(gpu_recorder_device(p->rec), p->row->kernel, &options);
+}
+
+/* Columns [begin, end) of a part of the weight by product_few; begin is a tile's first. */
+static void multiply_few(const product *p, const op_weight_part *part, target to, uint64_t begin,
+                         uint64_t end)
+{
+    gpu_device *device = gpu_recorder_device(p->rec);
+    const op_tile *t = p->row->tile;
+    const uint32_t tiles = p->x_rows / op_tile_rows(t);
+    gpu_pipeline *pipeline = few_pipeline_of(p, to.slices);
+    const gpu_view data = gpu_whole(part->data);
+    const struct kernel_product_few_views views = {
+        .data = data,
+        .high_bits = part->high != NULL ? gpu_whole(part->high) : data,
+        .scales = part->scales != NULL ? gpu_whole(part->scales) : data,
+        .x = op_halves_view(device, p->with->scratch, p->x_rows * p->weight->k * 2),
+        .x_scale = op_scales_view(p->with->scratch),
+        .y = whole_quads(to.view),
+    };
+    struct kernel_product_few_params params = {
+        .rows = p->rows,
+        .cols = (uint32_t)pitch_of(end),
+        .k = (uint32_t)p->weight->k,
+        .stride = (uint32_t)part->stride,
+        .x_rows = p->x_rows,
+        .quad0 = to.quad0,
+        .y_quads = to.quads,
+        .share = (uint32_t)ceil_div(p->weight->k / 32, to.slices),
+        .slice_quads = p->rows * to.quads,
+        .accumulate = to.accumulate,
+    };
+    const uint64_t first = begin / op_tile_cols(t), last = ceil_div(end, op_tile_cols(t));
+    const uint64_t step = columns_at_once(p, last - first);
+    op_record_product_work(p->rec, p->weight->format, end - begin, p->weight->k, p->rows, p->mode);
+    for (uint64_t column = first; column < last; column += step) {
+        params.first_column = (uint32_t)column;
+        params.last_column = (uint32_t)min_u64(column + step, last);
+        params.walk = op_few_walks(params.last_column - column, (uint64_t)tiles * to.slices);
+        gpu_record_dispatch(p->rec, pipeline, (const gpu_view *)&views, &params, tiles, params.walk,
+                            to.slices);
+    }
+}
+
+/* The same by either kernel. */
 static void multiply(const product *p, const op_weight_part *part, target to, uint64_t begin,
                      uint64_t end)
 {
+    if (p->row->tile->walks) {
+        multiply_few(p, part, to, begin, end);
+        return;
+    }
     gpu_device *device = gpu_recorder_device(p->rec);
     const op_tile *t = p->row->tile;
     const uint32_t bands = ceil_div_u32(p->x_rows / op_tile_rows(t), BAND);

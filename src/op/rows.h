@@ -14,14 +14,16 @@
 #include "gpu/gpu.h"
 #include "op/op.h"
 
-/* A tile of product_matrix.wgsl: options of that kernel, and what it costs. */
+/* A tile of product_matrix.wgsl: options of that kernel, and what it costs. Of product_few.wgsl,
+ * whose workgroups walk over tiles, `teams` is the most there are. */
 typedef struct op_tile {
     uint32_t down, across, sub_m, sub_n, teams, units;
-    bool stage_x;
+    bool stage_x, walks;
     uint32_t at_once; /* workgroups that a core runs at a time */
     double per_k;     /* microseconds that all of them take for each 2048 of K */
     double fixed;     /* and besides */
-    double alone;     /* the share of both that one workgroup a core takes */
+    double start;     /* for each 2048 of K once, before the first tile */
+    double alone;     /* the share of it all that one workgroup a core takes */
 } op_tile;
 
 /* What a predicate may look at; fields that mean nothing to an op are 0. */
@@ -54,7 +56,7 @@ typedef struct op_kernel_row {
     uint32_t lossy; /* OP_OPENED_BY what opens the row, and puts it first; 0: nothing has to */
     bool yields;    /* a lossy row that comes first only where none on matrix units with f32 sums is
                        open: those are faster, and rounded less */
-    const op_tile *tile;              /* of product_matrix: f16 operands; NULL for the others */
+    const op_tile *tile; /* of product_matrix and product_few: f16 operands; NULL: the others */
     bool (*runs)(gpu_device *device); /* what else the device must have; NULL: nothing */
     const char *why;                  /* one sentence */
 } op_kernel_row;
@@ -303,7 +305,7 @@ enum {
     OP_TILES,
 };
 
-extern const op_tile op_tiles[OP_TILES];
+extern const op_tile op_tiles[OP_TILES], op_tile_few;
 
 uint32_t op_tile_rows(const op_tile *t);
 uint32_t op_tile_cols(const op_tile *t);
@@ -318,6 +320,18 @@ bool op_tile_takes(const op_tile *t, const op_shape *shape);
 
 /* Whether K may be split into so many slices. */
 bool op_tile_takes_slices(const op_tile *t, uint64_t rows, uint64_t k, uint32_t slices);
+
+/* How product_few's kernel shares a slice of K: subgroups, steps of each, and whether they have all
+ * as much to do. */
+typedef struct op_few_plan {
+    uint32_t teams, steps;
+    bool exact;
+} op_few_plan;
+
+op_few_plan op_few_plan_of(uint64_t k, uint32_t slices);
+
+/* How many workgroups walk over so many columns of tiles, where there are `times` of each. */
+uint32_t op_few_walks(uint64_t columns, uint64_t times);
 
 /* Into how many slices K is split where so few tiles would leave most of a device idle; 1: not. */
 uint32_t op_tile_slices(const op_tile *t, uint64_t rows, uint64_t n, uint64_t k);
@@ -338,6 +352,7 @@ bool op_tile_fits_64(const op_shape *shape);
 bool op_tile_fits_32(const op_shape *shape);
 bool op_tile_fits_16(const op_shape *shape);
 bool op_tile_fits_16_deep(const op_shape *shape);
+bool op_tile_fits_few(const op_shape *shape);
 
 /* Two to four rows are sooner done one by one. */
 bool op_single_rows_fit(const op_shape *shape);

@@ -483,11 +483,12 @@ static op_shape tiled_shape(void)
 }
 
 /* Rows as those of matmul's table, with a kernel that needs nothing: they are chosen, not run. */
-static op_kernel_row tile_row(int tile, bool (*fits)(const op_shape *shape))
+static op_kernel_row tile_row(const op_tile *tile, bool (*fits)(const op_shape *shape))
 {
-    op_kernel_row row = *check_plain_row(tile, false, false);
+    op_kernel_row row = *check_plain_few();
     row.kernel = op_table_matmul.rows[op_table_matmul.count - 1].kernel;
-    row.tile = &op_tiles[tile];
+    row.workgroup_memory = 0;
+    row.tile = tile;
     row.fits = fits;
     return row;
 }
@@ -497,9 +498,11 @@ static void a_choice_takes_another_tile(void **state)
 {
     (void)state;
     const op_kernel_row last = op_table_matmul.rows[op_table_matmul.count - 1];
-    const op_kernel_row rows[] = {tile_row(OP_TILE_32, op_tile_fits_32),
-                                  tile_row(OP_TILE_16, op_tile_fits_16),
-                                  tile_row(OP_TILE_16_DEEP, op_tile_fits_16_deep), last};
+    const op_kernel_row rows[] = {tile_row(&op_tiles[OP_TILE_32], op_tile_fits_32),
+                                  tile_row(&op_tiles[OP_TILE_16], op_tile_fits_16),
+                                  tile_row(&op_tile_few, op_tile_fits_few),
+                                  tile_row(&op_tiles[OP_TILE_16_DEEP], op_tile_fits_16_deep), last};
+    enum { DEEP = 3, LAST = 4 };
     const op_table table = {"matmul", rows, COUNT(rows)};
     op_shape shape = tiled_shape();
     const op_kernel_row *usual = op_choose(device, &table, &shape);
@@ -533,12 +536,12 @@ static void a_choice_takes_another_tile(void **state)
             choice.k = other.k;
             use(device, &choice);
             assert_int_equal(op_row_verdict(device, &rows[i], &other), OP_ROW_SHAPE);
-            assert_ptr_equal(op_choose(device, &table, &other), &rows[3]);
+            assert_ptr_equal(op_choose(device, &table, &other), &rows[LAST]);
         }
     }
     shape.k = 2048 + 32;
     shape.tile = op_tile_best(&shape);
-    assert_int_equal(op_row_verdict(device, &rows[2], &shape), OP_ROW_SHAPE);
+    assert_int_equal(op_row_verdict(device, &rows[DEEP], &shape), OP_ROW_SHAPE);
     op_choices_use(device, NULL);
 }
 
