@@ -10,6 +10,7 @@
 #include "base/half.h"
 #include "check/context.h"
 #include "check/plain_matrix.h"
+#include "kernels/kernels.gen.h"
 #include "op/rows.h"
 #include "ref/ref.h"
 
@@ -429,14 +430,21 @@ typedef struct halves_run {
     uint32_t k;
     const op_weight *weight;
     const op_kernel_row *row;
-    gpu_view x, y;
+    gpu_view x, y, sums;
     op_products with;
+    uint32_t slices;
+    bool accumulate, joined;
 } halves_run;
 
 /* The inputs by each prologue, of rows that fit a workgroup's registers and longer ones; entries of
  * every format; the same by way of each small tile. */
-enum { PROLOGUES = 3, INPUTS = 2 * PROLOGUES, SMALL_TILES = 4 };
-static const uint32_t input_sizes[] = {256, 9216};
+enum { PROLOGUES = 3, SIZES = 2, JOINS = 3, SMALL_TILES = 4 };
+enum { JOINED = SIZES * PROLOGUES, INPUTS = JOINED + JOINS };
+static const uint32_t input_sizes[SIZES] = {256, 9216};
+static const struct {
+    uint32_t k, slices;
+    bool accumulate, taken; /* taken: together with the norm */
+} joins[JOINS] = {{256, 5, true, true}, {2080, 2, false, true}, {9216, 4, true, false}};
 
 static uint32_t halves_count(void)
 {
@@ -451,9 +459,14 @@ static const op_kernel_row *small_row(uint32_t i)
 
 static void describe_halves(uint32_t i, check_case *out)
 {
-    if (i < INPUTS) {
+    if (i < JOINED) {
         snprintf(out->name, sizeof out->name, "halves: %s, K of %u", prologue_names[i % PROLOGUES],
                  input_sizes[i / PROLOGUES]);
+        return;
+    }
+    if (i < INPUTS) {
+        snprintf(out->name, sizeof out->name, "halves: a norm of %u slices, K of %u",
+                 joins[i - JOINED].slices, joins[i - JOINED].k);
         return;
     }
     i -= INPUTS;
@@ -519,6 +532,62 @@ static void run_inputs(check_context *c, op_prologue_kind kind, uint32_t k)
     for (uint64_t i = 0; kind == OP_PROLOGUE_NONE && i < (uint64_t)HALVES_ROWS * k; i++)
         want[i] = (double)x[i];
     compare_inputs(c, k, check_go(c, record_inputs, &r, r.with.scratch, 0, 0), want);
+}
+
+static void record_joined(gpu_recorder *rec, void *user)
+{
+    halves_run *r = user;
+    gpu_device *device = gpu_recorder_device(rec);
+    const struct kernel_product_join_views views = {.sums = r->sums, .y = r->x};
+    const struct kernel_product_join_params params = {.rows = HALVES_ROWS,
+                                                      .cols = r->k,
+                                                      .pitch = r->k,
+                                                      .slices = r->slices,
+                                                      .y_cols = r->k,
+                                                      .accumulate = r->accumulate};
+    enum { LANES = 256 };
+    gpu_pipeline *pipeline = kernel_product_join_get(
+        device, &(struct kernel_product_join_options){.lanes = LANES});
+    gpu_recorded last;
+    kernel_product_join_dispatch(rec, pipeline, &views, &params,
+                                 HALVES_ROWS * ((r->k + LANES - 1) / LANES), 1, 1);
+    record_inputs(rec, user);
+    if (gpu_record_last(rec, &last))
+        r->joined = last.kernel == &kernel_product_join_input;
+}
+
+/* Rows that slices of a product and what was there make, after a norm; then the rows themselves. */
+static void run_joined(check_context *c, uint32_t i)
+{
+    const uint32_t k = joins[i].k, slices = joins[i].slices;
+    const uint64_t all = (uint64_t)HALVES_ROWS * k;
+    float *x = check_random(c, all, 19), *sums = check_random(c, slices * all, 21);
+    float *norm = check_random(c, k, 20), *v = check_alloc(c, all, sizeof *v);
+    double *want = check_alloc(c, all, sizeof *want);
+    if (c->status != TEMPER_OK)
+        return;
+    for (uint64_t at = 0; at < all; at++) {
+        v[at] = joins[i].accumulate ? x[at] : 0.0f;
+        for (uint32_t s = 0; s < slices; s++)
+            v[at] += sums[s * all + at];
+    }
+    halves_run r = {.before = {.kind = OP_PROLOGUE_RMSNORM, .eps = 1e-5f},
+                    .k = k,
+                    .slices = slices,
+                    .accumulate = joins[i].accumulate};
+    r.sums = check_input(c, sums, slices * all * 4);
+    r.before.weight = check_input(c, norm, k * 4ull);
+    r.with.scratch = check_output(c, OP_PRODUCT_ROWS * 4 + HALVES_X_ROWS * k * 2);
+    r.x = check_input(c, x, all * 4);
+    ref_rmsnorm(v, norm, HALVES_ROWS, k, 1e-5, want);
+    compare_inputs(c, k, check_go(c, record_joined, &r, r.with.scratch, 0, 0), want);
+    check_that(c, r.joined == joins[i].taken, "the join was %staken along",
+               r.joined ? "" : "not ");
+    r.x = check_input(c, x, all * 4);
+    const float *y = check_go(c, record_joined, &r, r.x, 0, 0);
+    for (uint64_t at = 0; y != NULL && at < all; at++)
+        check_that(c, y[at] == v[at], "element %llu is %.9g, not %.9g", (unsigned long long)at,
+                   (double)y[at], (double)v[at]);
 }
 
 /* How far a half may be from an element. Rounding is off by a 2048th at most: of the element, and
@@ -622,8 +691,10 @@ static void run_halves(check_context *c, uint32_t i)
     if (!(gpu_device_features(c->device) & GPU_FEATURE_F16)) {
         c->result->skipped = true;
         snprintf(c->result->detail, sizeof c->result->detail, "this device has no f16");
-    } else if (i < INPUTS) {
+    } else if (i < JOINED) {
         run_inputs(c, (op_prologue_kind)(i % PROLOGUES), input_sizes[i / PROLOGUES]);
+    } else if (i < INPUTS) {
+        run_joined(c, i - JOINED);
     } else {
         run_entries(c, check_formats[i - INPUTS].format);
     }

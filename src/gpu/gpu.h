@@ -281,6 +281,19 @@ void gpu_record_dispatch(gpu_recorder *rec, gpu_pipeline *pipeline, const gpu_vi
  * byte once, an addition and a multiplication as an operation each. Said by nobody: nothing. */
 void gpu_record_work(gpu_recorder *rec, uint64_t bytes, uint64_t operations);
 
+/* The recording's last command where that is a dispatch, as it was given; borrowed until the next
+ * call that records. False: it is none, or nothing is being recorded. */
+typedef struct gpu_recorded {
+    const gpu_kernel *kernel;
+    const gpu_view *views;
+    const void *params;
+} gpu_recorded;
+
+bool gpu_record_last(const gpu_recorder *rec, gpu_recorded *out);
+
+/* Takes that dispatch back, for one that does what it did and more. There must be one (assert). */
+void gpu_record_drop(gpu_recorder *rec);
+
 /* Equal sizes, different buffers; offsets and sizes are multiples of 4. Size 0 records nothing. */
 void gpu_record_copy(gpu_recorder *rec, gpu_view from, gpu_view to);
 void gpu_record_clear(gpu_recorder *rec, gpu_view view);

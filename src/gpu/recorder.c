@@ -246,6 +246,34 @@ void gpu_record_dispatch(gpu_recorder *rec, gpu_pipeline *pipeline, const gpu_vi
     rec->dispatch_count++;
 }
 
+bool gpu_record_last(const gpu_recorder *rec, gpu_recorded *out)
+{
+    assert(rec->open);
+    if (rec->failure.status != TEMPER_OK || rec->command_count == 0)
+        return false;
+    const gpu_command *last = &rec->commands[rec->command_count - 1];
+    if (last->kind != GPU_COMMAND_DISPATCH)
+        return false;
+    *out = (gpu_recorded){last->pipeline->kernel, rec->views + last->first_view,
+                          rec->params + last->first_param};
+    return true;
+}
+
+void gpu_record_drop(gpu_recorder *rec)
+{
+    gpu_recorded last = {0};
+    if (!gpu_record_last(rec, &last)) {
+        assert(!"a dispatch to take back");
+        return;
+    }
+    const uint32_t words = last.kernel->params_bytes / 4;
+    rec->command_count--;
+    rec->dispatch_count--;
+    rec->view_count -= last.kernel->binding_count;
+    rec->param_count -= words;
+    rec->param_slots -= words > 0;
+}
+
 /* ---- copies --------------------------------------------------------------------------------- */
 
 /* True when there is something to do with the view; wrong ones fail the recording. */

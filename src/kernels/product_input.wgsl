@@ -17,8 +17,6 @@ enable f16;
 
 override LANES: u32 = 256;
 
-const EXPONENT_NONE = 255u;    // of NaN and infinity
-
 struct Params {
     rows: u32,
     k: u32,
@@ -34,23 +32,7 @@ struct Params {
 @group(0) @binding(3) var<storage, read_write> scale: array<f32>;
 @group(1) @binding(0) var<uniform> params: Params;
 
-// Of each lane's elements, then of a sixteenth of the lanes: the bits of the largest magnitude, and
-//   the sum of squares.
-var<workgroup> largest: array<u32, LANES>;
-var<workgroup> squares: array<f32, LANES>;
-var<workgroup> largest_of_few: array<u32, 16>;
-var<workgroup> squares_of_few: array<f32, 16>;
-
-fn halves(v: vec4<f32>) -> vec2<u32> {
-    return vec2<u32>(bitcast<u32>(vec2<f16>(v.xy)), bitcast<u32>(vec2<f16>(v.zw)));
-}
-
-fn put(row: u32, eighth: u32, v: Eight, factor: f32, lift: f32) {
-    if (8u * eighth < params.k) {
-        out[(eighth / 4u * params.x_rows + row) * 4u + eighth % 4u] =
-            vec4<u32>(halves(v.low * factor * lift), halves(v.high * factor * lift));
-    }
-}
+// use row_halves
 
 @compute @workgroup_size(LANES)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
@@ -75,40 +57,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         most = max(most, bits_of_largest(inputs(row, e)));
         sum += squares_of(row, e);
     }
-    largest[lane] = most;
-    squares[lane] = sum;
-    workgroupBarrier();
-    if (lane < 16u) {
-        most = 0u;
-        sum = 0.0;
-        for (var i = lane; i < LANES; i += 16u) {
-            most = max(most, largest[i]);
-            sum += squares[i];
-        }
-        largest_of_few[lane] = most;
-        squares_of_few[lane] = sum;
-    }
-    workgroupBarrier();
-    most = 0u;
-    sum = 0.0;
-    for (var i = 0u; i < 16u; i++) {
-        most = max(most, largest_of_few[i]);
-        sum += squares_of_few[i];
-    }
-    var factor = 1.0;
-    if (PROLOGUE == 1u) {
-        factor = 1.0 / sqrt(sum / f32(params.k) + params.eps);
-    }
-
-    // Powers of two by their exponents; a row of zeros, NaN or infinity stays as it is.
-    let exponent = (bitcast<u32>(bitcast<f32>(most) * factor) >> 23u) & 0xffu;
-    let held = exponent == 0u || exponent == EXPONENT_NONE ||
-               (exponent >= params.low && exponent <= params.high);
-    let up = max(i32(params.high) - i32(max(exponent, 16u)), -126);
-    let lift = select(bitcast<f32>(u32(127 + up) << 23u), 1.0, held);
-    if (lane == 0u) {
-        scale[row] = select(bitcast<f32>(u32(127 - up) << 23u), 1.0, held);
-    }
+    let factors = row_factors(row, lane, most, sum, PROLOGUE == 1u);
+    let factor = factors.x;
+    let lift = factors.y;
     put(row, e0, v0, factor, lift);
     put(row, e1, v1, factor, lift);
     put(row, e2, v2, factor, lift);

@@ -188,6 +188,52 @@ op_lift op_lift_for_sums(double largest, uint64_t count)
     return (op_lift){(uint32_t)(127 + high), (uint32_t)(127 + high)};
 }
 
+/* Where the last dispatch joined slices to just these rows of inputs, a norm takes it along. */
+static bool record_join_input(gpu_recorder *rec, const struct kernel_product_input_views *views,
+                              const struct kernel_product_input_params *p, const gpu_view *norm)
+{
+    const struct kernel_product_join_input_options options = {.lanes = WIDE_LANES};
+    if (norm == NULL || p->k > 32 * WIDE_LANES)
+        return false;
+    /* Asked for each time: what was before is not known where pipelines are prepared. */
+    gpu_device *device = gpu_recorder_device(rec);
+    gpu_pipeline *pipeline = kernel_product_join_input_get(device, &options);
+    gpu_recorded last;
+    if (!gpu_record_last(rec, &last) || last.kernel != &kernel_product_join)
+        return false;
+    const struct kernel_product_join_views *before =
+        (const struct kernel_product_join_views *)last.views;
+    const struct kernel_product_join_params join = *(const struct kernel_product_join_params *)
+                                                        last.params;
+    if (before->y.buffer != views->x.buffer || before->y.offset != views->x.offset ||
+        join.rows != p->rows || join.cols != p->k || join.pitch != p->k || join.col0 != 0 ||
+        join.y_cols != p->k)
+        return false;
+    const struct kernel_product_join_input_views fused = {
+        .sums = whole_quads(before->sums),
+        .y = views->x,
+        .weight = *norm,
+        .out = views->out,
+        .scale = views->scale,
+    };
+    const struct kernel_product_join_input_params params = {
+        .rows = p->rows,
+        .k = p->k,
+        .x_rows = p->x_rows,
+        .eps = p->eps,
+        .low = p->low,
+        .high = p->high,
+        .slices = join.slices,
+        .accumulate = join.accumulate,
+    };
+    const op_grid grid = op_fold(device, p->rows);
+    const uint64_t elements = (uint64_t)p->rows * p->k;
+    gpu_record_drop(rec);
+    gpu_record_work(rec, elements * (4ull * join.slices + 10), elements * (join.slices + 2ull));
+    kernel_product_join_input_dispatch(rec, pipeline, &fused, &params, grid.x, grid.y, 1);
+    return true;
+}
+
 void op_record_product_input(gpu_recorder *rec, const op_prologue *before, op_lift lift, gpu_view x,
                              uint32_t rows, uint32_t x_rows, uint64_t k, gpu_view scratch)
 {
@@ -211,6 +257,9 @@ void op_record_product_input(gpu_recorder *rec, const op_prologue *before, op_li
         .low = lift.low,
         .high = lift.high,
     };
+    if (record_join_input(rec, &views, &params,
+                          before->kind == OP_PROLOGUE_RMSNORM ? &views.weight : NULL))
+        return;
     const op_grid grid = op_fold(device, rows);
     gpu_record_work(rec, rows * k * 6, rows * k * 2);
     kernel_product_input_dispatch(rec, pipeline, &views, &params, grid.x, grid.y, 1);

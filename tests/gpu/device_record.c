@@ -79,6 +79,45 @@ static void test_options_reach_the_kernel(void **state)
     assert_int_equal(gpu_device_counters(f->device).pipelines_created, 3);
 }
 
+static void test_the_last_dispatch_is_taken_back(void **state)
+{
+    fixture *f = *state;
+    gpu_pipeline *pipeline = gpu_pipeline_get(f->device, &affine, NULL);
+    const gpu_view views[] = {gpu_whole(f->x), gpu_whole(f->y)};
+    const affine_params params[] = {{.n = N, .a = 2}, {.n = N, .a = 3}};
+    const gpu_counters before = gpu_device_counters(f->device);
+    float values[N];
+    gpu_recorded last;
+
+    gpu_recorder *rec = gpu_record_begin(f->device);
+    assert_false(gpu_record_last(rec, &last));
+    for (int i = 0; i < 2; i++) {
+        gpu_record_dispatch(rec, pipeline, views, &params[i], (N + 63) / 64, 1, 1);
+        assert_true(gpu_record_last(rec, &last));
+        assert_ptr_equal(last.kernel, &affine);
+        assert_memory_equal(last.views, views, sizeof views);
+        assert_memory_equal(last.params, &params[i], sizeof params[i]);
+    }
+    gpu_record_drop(rec);
+    assert_true(gpu_record_last(rec, &last));
+    assert_memory_equal(last.params, &params[0], sizeof params[0]);
+    gpu_record_drop(rec);
+    assert_false(gpu_record_last(rec, &last));
+    gpu_record_dispatch(rec, pipeline, views, &params[1], (N + 63) / 64, 1, 1);
+    gpu_record_copy(rec, (gpu_view){f->y, 0, 4}, (gpu_view){f->x, 0, 4});
+    assert_false(gpu_record_last(rec, &last));
+    assert_ok(gpu_submit(rec, NULL, err));
+    read_view(f->device, gpu_whole(f->y), values);
+    for (int i = 0; i < N; i++)
+        assert_float_equal(values[i], (float)(3 * (i % 17 - 8)), 0);
+    assert_int_equal(gpu_device_counters(f->device).dispatches, before.dispatches + 1);
+
+    rec = gpu_record_prepare(f->device);
+    gpu_record_dispatch(rec, pipeline, views, &params[0], 1, 1, 1);
+    assert_false(gpu_record_last(rec, &last));
+    gpu_record_cancel(rec);
+}
+
 static void test_many_pipelines_at_once(void **state)
 {
     fixture *f = *state;
@@ -755,6 +794,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         T(test_options_reach_the_kernel),
+        T(test_the_last_dispatch_is_taken_back),
         T(test_many_pipelines_at_once),
         T(test_broken_kernels),
         T(test_prepare_creates_pipelines_only),
