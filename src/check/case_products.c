@@ -164,8 +164,8 @@ static bool is_for(const product_case *p, uint32_t row)
         return false;
     if (is_slow(row) && strcmp(p->name, "edges added") != 0)
         return false;
-    return op_tile_takes_k(t, p->k) && p->kind != LARGE_W &&
-           (p->kind != SLICED || t->units == 1 || t->walks);
+    return op_tile_takes_k(t, p->k) && op_tile_takes_format(t, *check_format_named(p->format)) &&
+           p->kind != LARGE_W && (p->kind != SLICED || t->units == 1 || t->walks);
 }
 
 /* Case and row of entry i: each case by every row that it is for. */
@@ -546,8 +546,8 @@ static void record_joined(gpu_recorder *rec, void *user)
                                                       .y_cols = r->k,
                                                       .accumulate = r->accumulate};
     enum { LANES = 256 };
-    gpu_pipeline *pipeline = kernel_product_join_get(
-        device, &(struct kernel_product_join_options){.lanes = LANES});
+    gpu_pipeline *pipeline =
+        kernel_product_join_get(device, &(struct kernel_product_join_options){.lanes = LANES});
     gpu_recorded last;
     kernel_product_join_dispatch(rec, pipeline, &views, &params,
                                  HALVES_ROWS * ((r->k + LANES - 1) / LANES), 1, 1);
@@ -581,8 +581,7 @@ static void run_joined(check_context *c, uint32_t i)
     r.x = check_input(c, x, all * 4);
     ref_rmsnorm(v, norm, HALVES_ROWS, k, 1e-5, want);
     compare_inputs(c, k, check_go(c, record_joined, &r, r.with.scratch, 0, 0), want);
-    check_that(c, r.joined == joins[i].taken, "the join was %staken along",
-               r.joined ? "" : "not ");
+    check_that(c, r.joined == joins[i].taken, "the join was %staken along", r.joined ? "" : "not ");
     r.x = check_input(c, x, all * 4);
     const float *y = check_go(c, record_joined, &r, r.x, 0, 0);
     for (uint64_t at = 0; y != NULL && at < all; at++)

@@ -159,6 +159,11 @@ bool op_tile_takes_k(const op_tile *t, uint64_t k)
     return k % (t->units == 1 ? 32 : 32ull * t->units * t->teams) == 0;
 }
 
+bool op_tile_takes_format(const op_tile *t, weight_format format)
+{
+    return !t->walks || format.scale != SCALE_NONE;
+}
+
 bool op_tile_takes_slices(const op_tile *t, uint64_t rows, uint64_t k, uint32_t slices)
 {
     const bool many = slices > 1 && slices <= MOST_SLICES && k / 32 / slices >= LEAST_SHARE;
@@ -220,7 +225,8 @@ static const op_tile *best_tile(const op_shape *shape, double *us)
     const op_tile *best = NULL;
     for (int i = 0; i <= OP_TILES; i++) {
         const op_tile *t = tile_at(i);
-        if (!op_tile_takes_k(t, shape->k) || op_tile_memory(t) > shape->workgroup_memory)
+        if (!op_tile_takes_k(t, shape->k) || !op_tile_takes_format(t, shape->format) ||
+            op_tile_memory(t) > shape->workgroup_memory)
             continue;
         const uint32_t slices = op_tile_slices(t, shape->rows, shape->n, shape->k);
         const double own = tile_us(t, shape->rows, shape->n, shape->k, slices);
@@ -241,7 +247,7 @@ static bool half_takes(const op_shape *shape)
 bool op_tile_takes(const op_tile *t, const op_shape *shape)
 {
     return half_takes(shape) && op_tile_takes_k(t, shape->k) &&
-           op_tile_memory(t) <= shape->workgroup_memory;
+           op_tile_takes_format(t, shape->format) && op_tile_memory(t) <= shape->workgroup_memory;
 }
 
 uint32_t op_row_slices(gpu_device *device, const op_kernel_row *row, weight_format format,

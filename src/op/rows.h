@@ -312,8 +312,10 @@ uint32_t op_tile_cols(const op_tile *t);
 uint32_t op_tile_lanes(const op_tile *t);  /* of a workgroup */
 uint32_t op_tile_memory(const op_tile *t); /* bytes of workgroup memory */
 
-/* Whether it divides K as it must. */
+/* Whether it divides K as it must, and unpacks the weight: product_few has no way for entries of
+ * more than 32 bytes, which have no scales. */
 bool op_tile_takes_k(const op_tile *t, uint64_t k);
+bool op_tile_takes_format(const op_tile *t, weight_format format);
 
 /* Whether the tile can compute the shape, and be it slowly. */
 bool op_tile_takes(const op_tile *t, const op_shape *shape);
