@@ -10,10 +10,9 @@
 // Needs: 256 invocations, 16 KiB of workgroup memory.
 // Why this version: steps of 8 along k lie transposed in workgroup memory ([k][row]), so that a
 //   lane's operands are whole words. Half of the lanes stage x, half W, each eight elements of a
-//   row. There are two stages, so that a step has one barrier, and the words of the next step wait
-//   in registers: decoded only when they are staged, because a lane that decodes waits for them. K
-//   is split where there are few tiles: sums of slices are product_join's to add up. Results go
-//   through workgroup memory, so that lanes side by side write floats side by side.
+//   row. There are two stages, so that a step has one barrier, and what the next step needs waits
+//   in registers, the weight decoded. K is split where there are few tiles: sums of slices are
+//   product_join's to add up.
 // Reference: ref_matmul.
 
 const STEP = 8u;
@@ -37,7 +36,6 @@ struct Params {
 }
 
 // use weight
-// use weight_eighth
 
 @group(0) @binding(3) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> y: array<f32>;
@@ -45,20 +43,13 @@ struct Params {
 
 var<workgroup> tile: array<vec4<f32>, 4u * SIDE>;
 
-// Eight elements along k of a row of x or of W: eighth `at` of K.
-fn words(of_w: bool, row: u32, at: u32) -> Eighth {
+// Eight elements along k of a row of x or of W.
+fn eight(of_w: bool, row: u32, at: u32) -> Eight {
     if (of_w) {
-        return weight_words(row, at / 4u, at % 4u);
+        return weight_eight(row, at / 4u, at % 4u, weight_scale(row, at / 4u, at % 4u));
     }
     let word = row * (params.k / 4u) + 2u * at;
-    return Eighth(bitcast<vec4<u32>>(x[word]), bitcast<vec4<u32>>(x[word + 1u]), vec2<u32>());
-}
-
-fn values(of_w: bool, row: u32, at: u32, e: Eighth) -> Eight {
-    if (of_w) {
-        return eighth_values(e, row, at % 4u);
-    }
-    return words_as_f32(e);
+    return Eight(x[word], x[word + 1u]);
 }
 
 // Elements along k of row 4 * (to % PITCH) + part.
@@ -119,28 +110,18 @@ fn add(at_x: u32, at_w: u32, sums: Sums) -> Sums {
     return s;
 }
 
-// Rows `which` of every four of the tile, as lanes have them: of the upper half, then of the lower.
-fn stage_rows(lane: u32, u0: vec4<f32>, u1: vec4<f32>, l0: vec4<f32>, l1: vec4<f32>) {
-    let to = lane / 16u * PITCH + lane % 16u;
-    workgroupBarrier();
-    tile[to] = u0;
-    tile[to + PITCH / 2u] = u1;
-    tile[to + 16u * PITCH] = l0;
-    tile[to + 16u * PITCH + PITCH / 2u] = l1;
-    workgroupBarrier();
-}
-
-fn write_rows(lane: u32, m0: u32, n0: u32, slice: u32, which: u32) {
-    let column = lane % TILE;
-    for (var i = lane / TILE; i < 32u; i += LANES / TILE) {
-        let row = m0 + i / 16u * 64u + i % 16u * 4u + which;
-        if (row < params.rows && n0 + column < params.cols) {
-            let at = (slice * params.rows + row) * params.y_cols + params.col0 + n0 + column;
-            var sum = tile[i * PITCH + column / 4u][column % 4u];
+fn put(slice: u32, row: u32, column: u32, sum: vec4<f32>) {
+    if (row >= params.rows) {
+        return;
+    }
+    let at = (slice * params.rows + row) * params.y_cols + params.col0 + column;
+    for (var i = 0u; i < 4u; i++) {
+        if (column + i < params.cols) {
             if (params.accumulate == 1u) {
-                sum += y[at];
+                y[at + i] = y[at + i] + sum[i];
+            } else {
+                y[at + i] = sum[i];
             }
-            y[at] = sum;
         }
     }
 }
@@ -172,16 +153,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let row = select(min(m0 + own, params.rows - 1u), min(n0 + own, params.cols - 1u), of_w);
     let begin = slice * params.share;
     let end = min(begin + params.share, params.k);
-    var e = words(of_w, row, begin / STEP);
+    var e = eight(of_w, row, begin / STEP);
     var s: Sums;
     var first = 0u;
     for (var k = begin; k < end; k += STEP) {
-        stage(first + select(0u, SIDE, of_w) + own / 4u, part,
-              values(of_w, row, k / STEP, e));
+        stage(first + select(0u, SIDE, of_w) + own / 4u, part, e);
         workgroupBarrier();
         // What the next step needs, asked for before this one multiplies.
         if (k + STEP < end) {
-            e = words(of_w, row, k / STEP + 1u);
+            e = eight(of_w, row, k / STEP + 1u);
         }
         let at_x = first + ty;
         let at_w = first + SIDE + tx;
@@ -196,12 +176,22 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         first = 2u * SIDE - first;
     }
 
-    stage_rows(lane, s.r0_0, s.r0_1, s.r4_0, s.r4_1);
-    write_rows(lane, m0, n0, slice, 0u);
-    stage_rows(lane, s.r1_0, s.r1_1, s.r5_0, s.r5_1);
-    write_rows(lane, m0, n0, slice, 1u);
-    stage_rows(lane, s.r2_0, s.r2_1, s.r6_0, s.r6_1);
-    write_rows(lane, m0, n0, slice, 2u);
-    stage_rows(lane, s.r3_0, s.r3_1, s.r7_0, s.r7_1);
-    write_rows(lane, m0, n0, slice, 3u);
+    let r = m0 + ty * 4u;
+    let c = n0 + tx * 4u;
+    put(slice, r, c, s.r0_0);
+    put(slice, r, c + 64u, s.r0_1);
+    put(slice, r + 1u, c, s.r1_0);
+    put(slice, r + 1u, c + 64u, s.r1_1);
+    put(slice, r + 2u, c, s.r2_0);
+    put(slice, r + 2u, c + 64u, s.r2_1);
+    put(slice, r + 3u, c, s.r3_0);
+    put(slice, r + 3u, c + 64u, s.r3_1);
+    put(slice, r + 64u, c, s.r4_0);
+    put(slice, r + 64u, c + 64u, s.r4_1);
+    put(slice, r + 65u, c, s.r5_0);
+    put(slice, r + 65u, c + 64u, s.r5_1);
+    put(slice, r + 66u, c, s.r6_0);
+    put(slice, r + 66u, c + 64u, s.r6_1);
+    put(slice, r + 67u, c, s.r7_0);
+    put(slice, r + 67u, c + 64u, s.r7_1);
 }

@@ -50,20 +50,6 @@ fn pair_value(word: u32) -> vec2<f32> {
     return vec2<f32>(half_value(word & 0xffffu), half_value(word >> 16u));
 }
 
-// The half of a word that belongs to column n.
-fn own_half(word: u32, n: u32) -> u32 {
-    return (word >> (16u * (n & 1u))) & 0xffffu;
-}
-
-// The word with column n's entry in a line of scales that are no K scales.
-fn scale_word(line: u32, n: u32) -> u32 {
-    let at = line * params.stride + n;
-    if (SCALE == SCALE_F16) {
-        return scales[at / 2u];
-    }
-    return scales[at];
-}
-
 // The entry of 16 bits that column n has in a line of the scales whose words begin at `start`.
 fn scale_half(start: u32, line: u32, n: u32) -> u32 {
     return (scales[start + (line * params.stride + n) / 2u] >> (16u * (n & 1u))) & 0xffffu;

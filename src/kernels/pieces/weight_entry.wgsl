@@ -12,6 +12,14 @@ struct Entry {
     scales: vec4<u32>,  // as scale_words gives them
 }
 
+fn scale_word(line: u32, n: u32) -> u32 {
+    let at = line * params.stride + n;
+    if (SCALE == SCALE_F16) {
+        return scales[at / 2u];
+    }
+    return scales[at];
+}
+
 // K scales: the factors, then the word that holds the block's entry. Others: the word of each
 //   eighth, the first alone where a group holds the block.
 fn scale_words(n: u32, kb: u32) -> vec4<u32> {
@@ -49,6 +57,11 @@ fn weight_entry(n: u32, kb: u32) -> Entry {
         e.high = vec2<u32>(high_bits[2u * at], high_bits[2u * at + 1u]);
     }
     return e;
+}
+
+// The half of a word that belongs to column n.
+fn own_half(word: u32, n: u32) -> u32 {
+    return (word >> (16u * (n & 1u))) & 0xffffu;
 }
 
 fn entry_scale(e: Entry, n: u32, eighth: u32) -> vec2<f16> {
