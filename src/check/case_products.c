@@ -446,15 +446,27 @@ static const struct {
     bool accumulate, taken; /* taken: together with the norm */
 } joins[JOINS] = {{256, 5, true, true}, {2080, 2, false, true}, {9216, 4, true, false}};
 
-static uint32_t halves_count(void)
-{
-    return INPUTS + (1 + SMALL_TILES) * check_format_count;
-}
-
-static const op_kernel_row *small_row(uint32_t i)
+/* Row and format of identity i: each format by every small tile that unpacks it. NULL past the
+ * last. */
+static const op_kernel_row *small_row(uint32_t i, const check_format **format)
 {
     static const uint32_t small[SMALL_TILES] = {OP_TILE_32, OP_TILE_16, OP_TILE_16_DEEP, FEW};
-    return row_at(small[i % SMALL_TILES]);
+    for (uint32_t f = 0; f < check_format_count; f++)
+        for (uint32_t t = 0; t < SMALL_TILES; t++) {
+            *format = &check_formats[f];
+            if (op_tile_takes_format(tile_of(small[t]), (*format)->format) && i-- == 0)
+                return row_at(small[t]);
+        }
+    return NULL;
+}
+
+static uint32_t halves_count(void)
+{
+    const check_format *format;
+    uint32_t identities = 0;
+    while (small_row(identities, &format) != NULL)
+        identities++;
+    return INPUTS + check_format_count + identities;
 }
 
 static void describe_halves(uint32_t i, check_case *out)
@@ -476,8 +488,9 @@ static void describe_halves(uint32_t i, check_case *out)
         return;
     }
     i -= check_format_count;
-    snprintf(out->name, sizeof out->name, "%s: halves of %s", small_row(i)->name,
-             check_formats[i / SMALL_TILES].name);
+    const check_format *format = NULL;
+    const op_kernel_row *row = small_row(i, &format);
+    snprintf(out->name, sizeof out->name, "%s: halves of %s", row->name, format->name);
 }
 
 static void record_inputs(gpu_recorder *rec, void *user)
@@ -683,8 +696,9 @@ static void run_identity(check_context *c, const op_kernel_row *row_of, weight_f
 static void run_halves(check_context *c, uint32_t i)
 {
     if (i >= INPUTS + check_format_count) {
-        i -= INPUTS + check_format_count;
-        run_identity(c, small_row(i), check_formats[i / SMALL_TILES].format);
+        const check_format *format = NULL;
+        const op_kernel_row *row = small_row(i - INPUTS - check_format_count, &format);
+        run_identity(c, row, format->format);
         return;
     }
     if (!(gpu_device_features(c->device) & GPU_FEATURE_F16)) {

@@ -97,13 +97,14 @@ uint32_t infer_step_rows(bool software, bool matrices, const model_config *confi
     return rows;
 }
 
-uint32_t infer_max_rows(gpu_device *device, const model_config *config, uint32_t wanted)
+uint32_t infer_max_rows(gpu_device *device, const model_config *config, bool exact, uint32_t wanted)
 {
     if (wanted > 0)
         return wanted;
     if (device == NULL)
         return infer_step_rows(false, false, config);
-    const bool matrices = (gpu_device_features(device) & GPU_FEATURE_SUBGROUP_MATRIX) != 0;
+    const bool matrices =
+        !exact && (gpu_device_features(device) & GPU_FEATURE_SUBGROUP_MATRIX) != 0;
     return infer_step_rows(op_device_is_software(device), matrices, config);
 }
 
@@ -121,7 +122,7 @@ static temper_status enter_device(temper_engine *engine, const temper_engine_des
         status = temper_device_open(NULL, &engine->device, err);
     if (status != TEMPER_OK)
         return status;
-    *max_rows = infer_max_rows(engine->device->gpu, config, desc->max_rows);
+    *max_rows = infer_max_rows(engine->device->gpu, config, desc->exact, desc->max_rows);
     return infer_enter(engine->device, err);
 }
 

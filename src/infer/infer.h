@@ -50,9 +50,10 @@ void infer_leave(temper_device *device);
 /* Most prompt rows of a step: as many on matrix units as take INFER_STEP_BYTES of scratch. */
 uint32_t infer_step_rows(bool software, bool matrices, const model_config *config);
 
-/* The same on a device (NULL: on a GPU without matrix units), of which `wanted` were
- * asked for; 0: the default. */
-uint32_t infer_max_rows(gpu_device *device, const model_config *config, uint32_t wanted);
+/* The same on a device (NULL: on a GPU without matrix units), of which `wanted` were asked for; 0:
+ * the default. exact: matrix units are not used. */
+uint32_t infer_max_rows(gpu_device *device, const model_config *config, bool exact,
+                        uint32_t wanted);
 
 temper_engine *infer_engine_retain(temper_engine *engine);
 

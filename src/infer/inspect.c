@@ -229,7 +229,8 @@ temper_status temper_file_estimate(const temper_file *file, const temper_estimat
                          context, config.context);
     gpu_device *device = desc->device == NULL ? NULL : desc->device->gpu;
     status = model_measure(file->gguf, device, &config,
-                           infer_max_rows(device, &config, desc->max_rows), context, &memory, err);
+                           infer_max_rows(device, &config, false, desc->max_rows), context, &memory,
+                           err);
     if (status != TEMPER_OK)
         return status;
     *out = (temper_memory_estimate){.weights = memory.weights,

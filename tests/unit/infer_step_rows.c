@@ -26,8 +26,8 @@ static void a_cpu_and_a_gpu_without_matrices_take_short_steps(void **state)
     assert_int_equal(infer_step_rows(true, false, &config), 128);
     assert_int_equal(infer_step_rows(true, true, &config), 128);
     assert_int_equal(infer_step_rows(false, false, &config), 512);
-    assert_int_equal(infer_max_rows(NULL, &config, 0), 512);
-    assert_int_equal(infer_max_rows(NULL, &config, 7), 7);
+    assert_int_equal(infer_max_rows(NULL, &config, false, 0), 512);
+    assert_int_equal(infer_max_rows(NULL, &config, false, 7), 7);
 }
 
 static void matrix_units_take_long_steps_that_fit(void **state)
