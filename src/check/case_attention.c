@@ -114,6 +114,7 @@ static const struct {
     {"smollm2 128 at 872", OP_CACHE_F16},
     {"window 512, 128 rows at 3000", OP_CACHE_F16},
     {"NaN in V at 258, D 64", OP_CACHE_F16},
+    {"NaN in V at 258", OP_CACHE_Q8}, /* all 16 values of the row */
     {"4,4,32,4,16,0 logits near 177", OP_CACHE_Q8},
     {"softcap 5", OP_CACHE_Q8},
     {"softcap 2, window 40", OP_CACHE_Q8},

@@ -589,7 +589,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 }
                 if ((found & NO_NUMBER) != 0u) {
                     for (var at = max(base, begin); at < min(base + STEP, end); at++) {
-                        for (var n = 0u; n < 2u * TILES; n++) {
+                        for (var n = 0u; n < 4u * ((TILES + 1u) / 2u); n++) {
                             let quad = 8u * (n / 4u) + 4u * side + n % 4u;
                             wrong[n / 8u] |= wrong_of(own_slots + at % BLOCK, quad)
                                              << (4u * (n % 8u));
