@@ -10,17 +10,18 @@
 //   for attention_join.
 // Mapping: a workgroup of LANES takes one row, HEADS of the query heads of one KV head and a split
 //   of the positions. A team of TEAM neighbouring lanes holds a position: lane i its values 8 i ..
-//   8 i + 7, and with PIECES > 1 those 8 TEAM further on. In a turn each team takes DEEP positions;
-//   a turn's positions lie in one block of the cache. A team has a maximum and sums of its own;
-//   they are merged at the end, within a subgroup by exchange and then through workgroup memory.
-// Needs: subgroups, all of SUBGROUP lanes, neighbours in the workgroup, TEAM at most SUBGROUP. 16
-//   KiB of workgroup memory.
+//   8 i + 7. In a turn each team takes DEEP positions; a turn's positions lie in one block of the
+//   cache. A team has a maximum and sums of its own; they are merged at the end, within a subgroup
+//   by exchange and then through workgroup memory.
+// Needs: subgroups, all of SUBGROUP lanes, neighbours in the workgroup; D at most 8 TEAM, TEAM at
+//   most SUBGROUP, HEADS at most 4, DEEP 1, 2, 4 or 8. 16 KiB of workgroup memory.
 // Why this version: a decode step has few queries, and what it takes is a dispatch, a chain of
 //   loads (position, block, K), and the bytes of K and V. So there is no barrier between
 //   positions, K and V of a turn are asked for before the turn before them is through, lanes read
 //   whole lines, and rotation and store need no dispatch of their own. With ROPE = 1 each row must
 //   be a sequence of its own: no row sees another's new position. Positions outside a row's view
-//   are never multiplied.
+//   are never multiplied. Arrays that loops index may lie in memory: what belongs to a position is
+//   a field of Turn, what belongs to a query head a component of a vec4 or a field of Four.
 // Reference: ref_attention (after ref_rope_store).
 
 enable subgroups;
@@ -37,7 +38,9 @@ override TEAM: u32 = 8;
 override MERGED: u32 = 1;    // heads that are merged at once
 // option HEADS = 4
 // option DEEP = 4
-// option PIECES = 1
+
+const HEADS = {{HEADS}}u;
+const DEEP = {{DEEP}}u;
 
 struct Params {
     first_row: u32,      // of the views; rows count from there
@@ -69,12 +72,12 @@ struct Params {
 const BLOCK = 256u;
 const LOWEST = -3.0e38;
 
-// Rows of 2 TEAM PIECES vec4: the queries, then k and v as they come.
-var<workgroup> staged: array<vec4<f32>, ({{HEADS}} + 2) * 2 * TEAM * {{PIECES}}>;
+// Rows of 2 TEAM vec4: the queries, then k and v as they come.
+var<workgroup> staged: array<vec4<f32>, (HEADS + 2) * 2 * TEAM>;
 var<workgroup> own: array<vec4<u32>, 128>;   // rows of 64 words: k and v as they are stored
 var<workgroup> largest: array<u32, 16>;      // of groups of 32 of k, then of v, as bits
-var<workgroup> sums: array<vec4<f32>, LANES / SUBGROUP * MERGED * 2 * TEAM * {{PIECES}}>;
-var<workgroup> peaks: array<vec2<f32>, LANES / SUBGROUP * {{HEADS}}>;      // maximum and sum
+var<workgroup> sums: array<vec4<f32>, LANES / SUBGROUP * MERGED * 2 * TEAM>;
+var<workgroup> peaks: array<vec2<f32>, LANES / SUBGROUP * HEADS>;      // maximum and sum
 
 // Word i of 16 bytes of the row that k (side 0) or v (side 1) becomes; it comes at staged[row].
 fn stored(i: u32, side: u32, row: u32) -> vec4<u32> {
@@ -128,16 +131,235 @@ fn own_words(side: u32, piece: u32) -> Words {
     return w;
 }
 
+// ---- values of positions and heads ----
+
+// Words of a team's positions in a turn: up to eight.
+struct Turn {
+    a: Words,
+    b: Words,
+    c: Words,
+    d: Words,
+    e: Words,
+    f: Words,
+    g: Words,
+    h: Words,
+}
+
+// Eight values for each query head.
+struct Four {
+    a: Eight,
+    b: Eight,
+    c: Eight,
+    d: Eight,
+}
+
+// For each of the positions, a component for each query head.
+struct Scores {
+    a: vec4<f32>,
+    b: vec4<f32>,
+    c: vec4<f32>,
+    d: vec4<f32>,
+    e: vec4<f32>,
+    f: vec4<f32>,
+    g: vec4<f32>,
+    h: vec4<f32>,
+}
+
+// Where a team's position number d of a turn lies: past the end, the last one.
+fn slot_of(slots: u32, base: u32, d: u32, end: u32) -> u32 {
+    return slots + min(base + d * (LANES / TEAM), end - 1u) % BLOCK;
+}
+
+fn k_turn(slots: u32, base: u32, end: u32, lane: u32) -> Turn {
+    var t: Turn;
+    t.a = k_words(slot_of(slots, base, 0u, end), lane);
+    if (DEEP > 1u) {
+        t.b = k_words(slot_of(slots, base, 1u, end), lane);
+    }
+    if (DEEP > 2u) {
+        t.c = k_words(slot_of(slots, base, 2u, end), lane);
+        t.d = k_words(slot_of(slots, base, 3u, end), lane);
+    }
+    if (DEEP > 4u) {
+        t.e = k_words(slot_of(slots, base, 4u, end), lane);
+        t.f = k_words(slot_of(slots, base, 5u, end), lane);
+        t.g = k_words(slot_of(slots, base, 6u, end), lane);
+        t.h = k_words(slot_of(slots, base, 7u, end), lane);
+    }
+    return t;
+}
+
+fn v_turn(slots: u32, base: u32, end: u32, lane: u32) -> Turn {
+    var t: Turn;
+    t.a = v_words(slot_of(slots, base, 0u, end), lane);
+    if (DEEP > 1u) {
+        t.b = v_words(slot_of(slots, base, 1u, end), lane);
+    }
+    if (DEEP > 2u) {
+        t.c = v_words(slot_of(slots, base, 2u, end), lane);
+        t.d = v_words(slot_of(slots, base, 3u, end), lane);
+    }
+    if (DEEP > 4u) {
+        t.e = v_words(slot_of(slots, base, 4u, end), lane);
+        t.f = v_words(slot_of(slots, base, 5u, end), lane);
+        t.g = v_words(slot_of(slots, base, 6u, end), lane);
+        t.h = v_words(slot_of(slots, base, 7u, end), lane);
+    }
+    return t;
+}
+
 fn product(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
     return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
 }
 
-fn over_team(value: f32) -> f32 {
+fn dot8(a: Eight, b: Eight) -> f32 {
+    return product(a.high, b.high, product(a.low, b.low, 0.0));
+}
+
+// Of the lanes of a team together.
+fn over_team(value: vec4<f32>) -> vec4<f32> {
     var sum = value;
     for (var far = TEAM / 2u; far > 0u; far /= 2u) {
-        sum += subgroupShuffleXor(sum, far);
+        if (HEADS == 1u) {
+            sum.x += subgroupShuffleXor(sum.x, far);
+        } else if (HEADS == 2u) {
+            let other = subgroupShuffleXor(sum.xy, far);
+            sum.x += other.x;
+            sum.y += other.y;
+        } else {
+            sum += subgroupShuffleXor(sum, far);
+        }
     }
     return sum;
+}
+
+fn score_of(q: Four, w: Words) -> vec4<f32> {
+    let k = widened(w);
+    var s = vec4<f32>(dot8(q.a, k), 0.0, 0.0, 0.0);
+    if (HEADS > 1u) {
+        s.y = dot8(q.b, k);
+    }
+    if (HEADS > 2u) {
+        s.z = dot8(q.c, k);
+    }
+    if (HEADS > 3u) {
+        s.w = dot8(q.d, k);
+    }
+    return capped4(over_team(s) * params.scale);
+}
+
+// Position number d of the team's, in a turn whose first one is `base`.
+fn is_seen(base: u32, d: u32, start: u32, end: u32) -> bool {
+    let at = base + d * (LANES / TEAM);
+    return at >= start && at < end;
+}
+
+fn masked(s: vec4<f32>, seen: bool) -> vec4<f32> {
+    return select(vec4<f32>(LOWEST), s, seen);
+}
+
+fn scores_of(q: Four, k: Turn, base: u32, start: u32, end: u32) -> Scores {
+    var s: Scores;
+    s.a = masked(score_of(q, k.a), is_seen(base, 0u, start, end));
+    if (DEEP > 1u) {
+        s.b = masked(score_of(q, k.b), is_seen(base, 1u, start, end));
+    }
+    if (DEEP > 2u) {
+        s.c = masked(score_of(q, k.c), is_seen(base, 2u, start, end));
+        s.d = masked(score_of(q, k.d), is_seen(base, 3u, start, end));
+    }
+    if (DEEP > 4u) {
+        s.e = masked(score_of(q, k.e), is_seen(base, 4u, start, end));
+        s.f = masked(score_of(q, k.f), is_seen(base, 5u, start, end));
+        s.g = masked(score_of(q, k.g), is_seen(base, 6u, start, end));
+        s.h = masked(score_of(q, k.h), is_seen(base, 7u, start, end));
+    }
+    return s;
+}
+
+fn highest_of(m: vec4<f32>, s: Scores) -> vec4<f32> {
+    var high = max(m, s.a);
+    if (DEEP > 1u) {
+        high = max(high, s.b);
+    }
+    if (DEEP > 2u) {
+        high = max(high, max(s.c, s.d));
+    }
+    if (DEEP > 4u) {
+        high = max(high, max(max(s.e, s.f), max(s.g, s.h)));
+    }
+    return high;
+}
+
+// e^(score - m); LOWEST is what is not seen, and m may be no more.
+fn weight_of(s: vec4<f32>, m: vec4<f32>) -> vec4<f32> {
+    return select(exp(s - m), vec4<f32>(0.0), s == vec4<f32>(LOWEST));
+}
+
+fn scaled(o: Eight, factor: f32) -> Eight {
+    return Eight(o.low * factor, o.high * factor);
+}
+
+fn scaled_four(o: Four, factor: vec4<f32>) -> Four {
+    var sum = o;
+    sum.a = scaled(o.a, factor.x);
+    if (HEADS > 1u) {
+        sum.b = scaled(o.b, factor.y);
+    }
+    if (HEADS > 2u) {
+        sum.c = scaled(o.c, factor.z);
+    }
+    if (HEADS > 3u) {
+        sum.d = scaled(o.d, factor.w);
+    }
+    return sum;
+}
+
+fn plus(o: Eight, weight: f32, v: Eight) -> Eight {
+    return Eight(fma(vec4<f32>(weight), v.low, o.low), fma(vec4<f32>(weight), v.high, o.high));
+}
+
+// What is not seen may be NaN: zeros are multiplied instead.
+fn weighed(o: Four, weight: vec4<f32>, w: Words, seen: bool) -> Four {
+    let mask = vec4<u32>(select(0u, 0xffffffffu, seen));
+    let v = widened(Words(w.a & mask, w.b & mask));
+    var sum = o;
+    sum.a = plus(o.a, weight.x, v);
+    if (HEADS > 1u) {
+        sum.b = plus(o.b, weight.y, v);
+    }
+    if (HEADS > 2u) {
+        sum.c = plus(o.c, weight.z, v);
+    }
+    if (HEADS > 3u) {
+        sum.d = plus(o.d, weight.w, v);
+    }
+    return sum;
+}
+
+fn over_teams(o: Eight, far: u32) -> Eight {
+    return Eight(o.low + subgroupShuffleXor(o.low, far), o.high + subgroupShuffleXor(o.high, far));
+}
+
+fn query_of(first: u32) -> Eight {
+    return Eight(staged[first], staged[first + 1u]);
+}
+
+fn eight_of(o: Four, h: u32) -> Eight {
+    if (h == 0u) {
+        return o.a;
+    }
+    if (h == 1u) {
+        return o.b;
+    }
+    if (h == 2u) {
+        return o.c;
+    }
+    return o.d;
+}
+
+fn part_of(v: vec4<f32>, h: u32) -> f32 {
+    return select(select(v.w, v.z, h == 2u), select(v.y, v.x, h == 0u), h < 2u);
 }
 
 @compute @workgroup_size(LANES)
@@ -152,16 +374,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let query_tile = tile / (params.splits * params.kv_heads);
     let row = params.first_row + query_tile / params.head_tiles;
     let group_heads = params.q_heads / params.kv_heads;
-    let first_head = (query_tile % params.head_tiles) * {{HEADS}}u;
-    let head_count = min({{HEADS}}u, group_heads - first_head);
+    let first_head = (query_tile % params.head_tiles) * HEADS;
+    let head_count = min(HEADS, group_heads - first_head);
     let first_query = kv_head * group_heads + first_head;
     let quads = params.head_dim / 4u;
-    let width = 2u * TEAM * {{PIECES}}u;        // of a row of `staged`
+    let width = 2u * TEAM;        // of a row of `staged`
 
     let lane = index % TEAM;
     let team = index / TEAM;
     let teams = LANES / TEAM;
-    let turn_size = teams * {{DEEP}}u;
+    let turn_size = teams * DEEP;
 
     // Positions start .. end - 1 come from the cache.
     let limit = row_info[2u * row];
@@ -175,37 +397,32 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         select(min(first_turn + params.split_turns, turns_of_all), turns_of_all, is_last);
 
     // The first turn's K and V, asked for before anything else.
-    var k: array<Words, {{DEEP}} * {{PIECES}}>;
-    var v: array<Words, {{DEEP}} * {{PIECES}}>;
+    var k: Turn;
+    var v: Turn;
     if (first_turn < end_turn) {
         let base = first_turn * turn_size;
         let slots = (block_table[table + base / BLOCK] * params.kv_heads + kv_head) * BLOCK;
-        for (var d = 0u; d < {{DEEP}}u; d++) {
-            let slot = slots + min(base + d * teams + team, end - 1u) % BLOCK;
-            for (var w = 0u; w < {{PIECES}}u; w++) {
-                k[d * {{PIECES}}u + w] = k_words(slot, lane + w * TEAM);
-                v[d * {{PIECES}}u + w] = v_words(slot, lane + w * TEAM);
-            }
-        }
+        k = k_turn(slots, base + team, end, lane);
+        v = v_turn(slots, base + team, end, lane);
     }
 
-    for (var e = index; e < ({{HEADS}}u + 2u * ROPE) * quads; e += LANES) {
+    for (var e = index; e < (HEADS + 2u * ROPE) * quads; e += LANES) {
         let which = e / quads;
         let quad = e % quads;
         var head = first_query + min(which, head_count - 1u);
-        if (which >= {{HEADS}}u) {
-            head = params.q_heads + (which - {{HEADS}}u) * params.kv_heads + kv_head;
+        if (which >= HEADS) {
+            head = params.q_heads + (which - HEADS) * params.kv_heads + kv_head;
         }
         let heads = params.q_heads + ROPE * 2u * params.kv_heads;
         var value = qkv[(row * heads + head) * quads + quad];
-        if (ROPE == 1u && which <= {{HEADS}}u) {
+        if (ROPE == 1u && which <= HEADS) {
             value = vec4<f32>(turned(value.xy, 2u * quad, limit),
                               turned(value.zw, 2u * quad + 1u, limit));
         }
         staged[which * width + quad] = value;
     }
     workgroupBarrier();
-    let fresh = {{HEADS}}u * width;     // where k and v are in `staged`
+    let fresh = HEADS * width;     // where k and v are in `staged`
     if (ROPE == 1u) {
         if (CACHE == CACHE_Q8) {
             let groups_of_row = (params.head_dim + 31u) / 32u;
@@ -237,158 +454,119 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         workgroupBarrier();
     }
 
-    var highest: array<f32, {{HEADS}}>;
-    var total: array<f32, {{HEADS}}>;
-    var o: array<Eight, {{HEADS}} * {{PIECES}}>;
-    for (var h = 0u; h < {{HEADS}}u; h++) {
-        highest[h] = LOWEST;
-        total[h] = 0.0;
-        for (var w = 0u; w < {{PIECES}}u; w++) {
-            o[h * {{PIECES}}u + w] = Eight(vec4<f32>(0.0), vec4<f32>(0.0));
-        }
+    var q: Four;
+    q.a = query_of(2u * lane);
+    if (HEADS > 1u) {
+        q.b = query_of(width + 2u * lane);
     }
+    if (HEADS > 2u) {
+        q.c = query_of(2u * width + 2u * lane);
+    }
+    if (HEADS > 3u) {
+        q.d = query_of(3u * width + 2u * lane);
+    }
+    var highest = vec4<f32>(LOWEST);
+    var total = vec4<f32>(0.0);
+    var o: Four;
 
     for (var turn = first_turn; turn < end_turn; turn++) {
         let base = turn * turn_size + team;
-        var score: array<array<f32, {{DEEP}}>, {{HEADS}}>;
-        for (var h = 0u; h < {{HEADS}}u; h++) {
-            for (var d = 0u; d < {{DEEP}}u; d++) {
-                score[h][d] = 0.0;
-            }
-        }
-        for (var d = 0u; d < {{DEEP}}u; d++) {
-            for (var w = 0u; w < {{PIECES}}u; w++) {
-                let values = widened(k[d * {{PIECES}}u + w]);
-                for (var h = 0u; h < {{HEADS}}u; h++) {
-                    let at = h * width + 2u * (lane + w * TEAM);
-                    score[h][d] = product(staged[at], values.low, score[h][d]);
-                    score[h][d] = product(staged[at + 1u], values.high, score[h][d]);
-                }
-            }
-        }
+        let s = scores_of(q, k, base, start, end);
         let next = (turn + 1u) * turn_size;
         var slots = 0u;
         if (turn + 1u < end_turn) {
             slots = (block_table[table + next / BLOCK] * params.kv_heads + kv_head) * BLOCK;
-            for (var d = 0u; d < {{DEEP}}u; d++) {
-                let slot = slots + min(next + d * teams + team, end - 1u) % BLOCK;
-                for (var w = 0u; w < {{PIECES}}u; w++) {
-                    k[d * {{PIECES}}u + w] = k_words(slot, lane + w * TEAM);
-                }
-            }
+            k = k_turn(slots, next + team, end, lane);
         }
-        for (var h = 0u; h < {{HEADS}}u; h++) {
-            var m = highest[h];
-            for (var d = 0u; d < {{DEEP}}u; d++) {
-                let seen = base + d * teams >= start && base + d * teams < end;
-                let s = capped(over_team(score[h][d]) * params.scale);
-                score[h][d] = select(LOWEST, s, seen);
-                m = max(m, score[h][d]);
-            }
-            let shrink = exp(highest[h] - m);
-            highest[h] = m;
-            total[h] *= shrink;
-            for (var w = 0u; w < {{PIECES}}u; w++) {
-                o[h * {{PIECES}}u + w].low *= shrink;
-                o[h * {{PIECES}}u + w].high *= shrink;
-            }
-            for (var d = 0u; d < {{DEEP}}u; d++) {
-                let seen = base + d * teams >= start && base + d * teams < end;
-                score[h][d] = select(0.0, exp(score[h][d] - m), seen);
-                total[h] += score[h][d];
-            }
+        let m = highest_of(highest, s);
+        let shrink = exp(highest - m);
+        highest = m;
+        total *= shrink;
+        o = scaled_four(o, shrink);
+        let weight_a = weight_of(s.a, m);
+        total += weight_a;
+        o = weighed(o, weight_a, v.a, is_seen(base, 0u, start, end));
+        if (DEEP > 1u) {
+            let weight = weight_of(s.b, m);
+            total += weight;
+            o = weighed(o, weight, v.b, is_seen(base, 1u, start, end));
         }
-        for (var d = 0u; d < {{DEEP}}u; d++) {
-            // What is not seen may be NaN: zeros are multiplied instead.
-            let seen = base + d * teams >= start && base + d * teams < end;
-            let mask = vec4<u32>(select(0u, 0xffffffffu, seen));
-            for (var w = 0u; w < {{PIECES}}u; w++) {
-                let words = v[d * {{PIECES}}u + w];
-                let values = widened(Words(words.a & mask, words.b & mask));
-                for (var h = 0u; h < {{HEADS}}u; h++) {
-                    let weight = vec4<f32>(score[h][d]);
-                    o[h * {{PIECES}}u + w].low =
-                        fma(weight, values.low, o[h * {{PIECES}}u + w].low);
-                    o[h * {{PIECES}}u + w].high =
-                        fma(weight, values.high, o[h * {{PIECES}}u + w].high);
-                }
-            }
+        if (DEEP > 2u) {
+            let weight_c = weight_of(s.c, m);
+            total += weight_c;
+            o = weighed(o, weight_c, v.c, is_seen(base, 2u, start, end));
+            let weight_d = weight_of(s.d, m);
+            total += weight_d;
+            o = weighed(o, weight_d, v.d, is_seen(base, 3u, start, end));
+        }
+        if (DEEP > 4u) {
+            let weight_e = weight_of(s.e, m);
+            total += weight_e;
+            o = weighed(o, weight_e, v.e, is_seen(base, 4u, start, end));
+            let weight_f = weight_of(s.f, m);
+            total += weight_f;
+            o = weighed(o, weight_f, v.f, is_seen(base, 5u, start, end));
+            let weight_g = weight_of(s.g, m);
+            total += weight_g;
+            o = weighed(o, weight_g, v.g, is_seen(base, 6u, start, end));
+            let weight_h = weight_of(s.h, m);
+            total += weight_h;
+            o = weighed(o, weight_h, v.h, is_seen(base, 7u, start, end));
         }
         if (turn + 1u < end_turn) {
-            for (var d = 0u; d < {{DEEP}}u; d++) {
-                let slot = slots + min(next + d * teams + team, end - 1u) % BLOCK;
-                for (var w = 0u; w < {{PIECES}}u; w++) {
-                    v[d * {{PIECES}}u + w] = v_words(slot, lane + w * TEAM);
-                }
-            }
+            v = v_turn(slots, next + team, end, lane);
         }
     }
 
     // The row's own position: the first team's.
     if (ROPE == 1u && is_last) {
-        for (var h = 0u; h < {{HEADS}}u; h++) {
-            var s = 0.0;
-            for (var w = 0u; w < {{PIECES}}u; w++) {
-                let at = h * width + 2u * (lane + w * TEAM);
-                let values = widened(own_words(0u, lane + w * TEAM));
-                s = product(staged[at], values.low, s);
-                s = product(staged[at + 1u], values.high, s);
-            }
-            s = select(LOWEST, capped(over_team(s) * params.scale), team == 0u);
-            let m = max(highest[h], s);
-            let shrink = exp(highest[h] - m);
-            let weight = select(0.0, exp(s - m), team == 0u);
-            highest[h] = m;
-            total[h] = total[h] * shrink + weight;
-            for (var w = 0u; w < {{PIECES}}u; w++) {
-                let i = h * {{PIECES}}u + w;
-                o[i].low *= shrink;
-                o[i].high *= shrink;
-                if (team == 0u) {
-                    let values = widened(own_words(1u, lane + w * TEAM));
-                    o[i].low = fma(vec4<f32>(weight), values.low, o[i].low);
-                    o[i].high = fma(vec4<f32>(weight), values.high, o[i].high);
-                }
-            }
-        }
+        let first_team = team == 0u;
+        let s = masked(score_of(q, own_words(0u, lane)), first_team);
+        let m = max(highest, s);
+        let shrink = exp(highest - m);
+        let weight = weight_of(s, m);
+        highest = m;
+        total = total * shrink + weight;
+        o = weighed(scaled_four(o, shrink), weight, own_words(1u, lane), first_team);
     }
 
     // The teams of a subgroup into its first.
     let subgroup = index / SUBGROUP;
-    for (var h = 0u; h < {{HEADS}}u; h++) {
-        var m = highest[h];
-        for (var far = TEAM; far < SUBGROUP; far *= 2u) {
-            m = max(m, subgroupShuffleXor(m, far));
+    var m = highest;
+    for (var far = TEAM; far < SUBGROUP; far *= 2u) {
+        m = max(m, subgroupShuffleXor(m, far));
+    }
+    let shrink = exp(highest - m);
+    var l = total * shrink;
+    o = scaled_four(o, shrink);
+    for (var far = TEAM; far < SUBGROUP; far *= 2u) {
+        l += subgroupShuffleXor(l, far);
+        o.a = over_teams(o.a, far);
+        if (HEADS > 1u) {
+            o.b = over_teams(o.b, far);
         }
-        let shrink = exp(highest[h] - m);
-        var l = total[h] * shrink;
-        for (var far = TEAM; far < SUBGROUP; far *= 2u) {
-            l += subgroupShuffleXor(l, far);
+        if (HEADS > 2u) {
+            o.c = over_teams(o.c, far);
         }
-        for (var w = 0u; w < {{PIECES}}u; w++) {
-            let i = h * {{PIECES}}u + w;
-            var sum = Eight(o[i].low * shrink, o[i].high * shrink);
-            for (var far = TEAM; far < SUBGROUP; far *= 2u) {
-                sum.low += subgroupShuffleXor(sum.low, far);
-                sum.high += subgroupShuffleXor(sum.high, far);
-            }
-            o[i] = sum;
+        if (HEADS > 3u) {
+            o.d = over_teams(o.d, far);
         }
-        if (index % SUBGROUP == 0u) {
-            peaks[subgroup * {{HEADS}}u + h] = vec2<f32>(m, l);
+    }
+    if (index % SUBGROUP == 0u) {
+        for (var h = 0u; h < HEADS; h++) {
+            peaks[subgroup * HEADS + h] = vec2<f32>(part_of(m, h), part_of(l, h));
         }
     }
 
     // The subgroups, MERGED heads at a time.
-    for (var h = 0u; h < {{HEADS}}u; h++) {
+    for (var h = 0u; h < HEADS; h++) {
         if (index % SUBGROUP < TEAM) {
-            for (var w = 0u; w < {{PIECES}}u; w++) {
-                let to = (subgroup * MERGED + h % MERGED) * width + 2u * (lane + w * TEAM);
-                sums[to] = o[h * {{PIECES}}u + w].low;
-                sums[to + 1u] = o[h * {{PIECES}}u + w].high;
-            }
+            let to = (subgroup * MERGED + h % MERGED) * width + 2u * lane;
+            let part = eight_of(o, h);
+            sums[to] = part.low;
+            sums[to + 1u] = part.high;
         }
-        if ((h + 1u) % MERGED == 0u || h + 1u == {{HEADS}}u) {
+        if ((h + 1u) % MERGED == 0u || h + 1u == HEADS) {
             workgroupBarrier();
             let first = h / MERGED * MERGED;
             for (var e = index; e < (min(h + 1u, head_count) - min(first, head_count)) * quads;
@@ -397,12 +575,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
                 let quad = e % quads;
                 var m = LOWEST;
                 for (var i = 0u; i < LANES / SUBGROUP; i++) {
-                    m = max(m, peaks[i * {{HEADS}}u + head].x);
+                    m = max(m, peaks[i * HEADS + head].x);
                 }
                 var l = 0.0;
                 var sum = vec4<f32>(0.0);
                 for (var i = 0u; i < LANES / SUBGROUP; i++) {
-                    let peak = peaks[i * {{HEADS}}u + head];
+                    let peak = peaks[i * HEADS + head];
                     let factor = exp(peak.x - m);
                     l = fma(factor, peak.y, l);
                     let part = sums[(i * MERGED + e / quads) * width + quad];

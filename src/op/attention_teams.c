@@ -13,7 +13,6 @@ enum {
     MOST_LANES = 256,
     MOST_SUBGROUPS = 8, /* of a workgroup: what is merged in its memory */
     PIECE = 8,          /* values of a lane */
-    MOST_PIECES = 8,    /* of a lane */
     MOST_TEAM = 32,     /* lanes of a position */
     WIDE = 16,          /* lanes of a subgroup that is not narrow */
     MERGE_WORDS = 512,  /* of 16 bytes, for merging */
@@ -23,10 +22,10 @@ enum {
 
 /* How a row of head_dim values is dealt to lanes. */
 typedef struct team {
-    uint32_t lanes, pieces; /* of a position; pieces of a lane */
-    uint32_t workgroup;     /* lanes */
-    uint32_t deep;          /* positions of a team in a turn */
-    uint32_t turn;          /* positions of a turn: they divide a block */
+    uint32_t lanes;     /* of a position */
+    uint32_t workgroup; /* lanes */
+    uint32_t deep;      /* positions of a team in a turn */
+    uint32_t turn;      /* positions of a turn: they divide a block */
 } team;
 
 static team team_of(uint32_t head_dim, uint32_t subgroup, op_cache_type cache)
@@ -35,14 +34,12 @@ static team team_of(uint32_t head_dim, uint32_t subgroup, op_cache_type cache)
     team t = {.lanes = 1, .workgroup = subgroup};
     while (t.lanes < pieces && t.lanes < subgroup && t.lanes < MOST_TEAM)
         t.lanes *= 2;
-    t.pieces = ceil_div_u32(pieces, t.lanes);
     while (t.workgroup < MOST_LANES && t.workgroup < MOST_SUBGROUPS * subgroup)
         t.workgroup *= 2;
     /* K and V of a turn are in registers: 8 words a lane of halves or bytes, and of f32 twice 4.
      * Where subgroups are narrow, lanes have fewer registers. */
-    const uint32_t wide = subgroup < WIDE ? 2 : 8, words = cache == OP_CACHE_F32 ? wide / 2 : wide;
-    const uint32_t teams = t.workgroup / t.lanes;
-    t.deep = words > t.pieces ? words / t.pieces : 1;
+    const uint32_t wide = subgroup < WIDE ? 2 : 8, teams = t.workgroup / t.lanes;
+    t.deep = cache == OP_CACHE_F32 ? wide / 2 : wide;
     while (teams * t.deep > OP_CACHE_BLOCK)
         t.deep /= 2;
     t.turn = teams * t.deep;
@@ -52,7 +49,7 @@ static team team_of(uint32_t head_dim, uint32_t subgroup, op_cache_type cache)
 bool op_teams_fits(const op_shape *shape)
 {
     return shape->rows == 1 && shape->subgroup >= 4 && shape->subgroup <= MOST_LANES &&
-           team_of((uint32_t)shape->k, shape->subgroup, OP_CACHE_F32).pieces <= MOST_PIECES;
+           shape->k <= (uint64_t)PIECE * min_u64(shape->subgroup, MOST_TEAM);
 }
 
 /* ---- dealing out ----------------------------------------------------------------------------- */
@@ -111,7 +108,7 @@ static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *
                                   uint32_t heads, bool turning)
 {
     const uint32_t subgroup = gpu_device_adapter(device)->subgroup_max;
-    const uint32_t row = t->workgroup / subgroup * 2 * t->lanes * t->pieces;
+    const uint32_t row = t->workgroup / subgroup * 2 * t->lanes;
     const struct kernel_attention_teams_options options = {
         .cache = s->cache,
         .rope = turning,
@@ -121,7 +118,6 @@ static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *
         .merged = (uint32_t)min_u64(heads, max_u64(MERGE_WORDS / row, 1)),
         .heads = heads,
         .deep = t->deep,
-        .pieces = t->pieces,
     };
     return kernel_attention_teams_get(device, &options);
 }
