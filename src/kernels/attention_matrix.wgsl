@@ -68,6 +68,7 @@ struct Params {
 }
 
 // use cache_type
+// use cache_eights
 // use cache_words
 // use softcap
 

@@ -28,7 +28,7 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> qkv: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> turns: array<u32>;
+@group(0) @binding(1) var<storage, read> turns: array<vec2<u32>>;
 @group(0) @binding(2) var<storage, read> row_info: array<u32>;
 @group(0) @binding(3) var<storage, read> block_table: array<u32>;
 @group(0) @binding(4) var<storage, read_write> q_out: array<vec4<f32>>;
@@ -67,8 +67,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         position = row_info[2u * row];
         value = qkv[(row * heads + head) * quads + quad];
         if (head < params.q_heads + params.kv_heads) {
-            value = vec4<f32>(turned(value.xy, 2u * quad, position),
-                              turned(value.zw, 2u * quad + 1u, position));
+            let pair = 2u * quad;
+            value = vec4<f32>(
+                turned_by(value.xy, turning_of(pair, fraction_of(pair), position)),
+                turned_by(value.zw, turning_of(pair + 1u, fraction_of(pair + 1u), position)));
         }
     }
     var most = 0u;

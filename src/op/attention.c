@@ -34,7 +34,7 @@ static const op_kernel_row rows_of_attention[] = {
     {.name = "teams",
      .kernel = &kernel_attention_teams,
      .invocations = 256,
-     .workgroup_memory = 16 << 10,
+     .workgroup_memory = (8 << 10) + 256,
      .fits = op_teams_fits,
      .gpu_only = true,
      .why = "a row at a time: a few lanes a position, no barrier between positions; turns and "
@@ -153,8 +153,12 @@ void op_record_attention_join(gpu_recorder *rec, const op_attention_views *v,
                               const op_attention_shape *s, uint32_t splits)
 {
     gpu_device *device = gpu_recorder_device(rec);
-    const struct kernel_attention_join_options options = {
-        .lanes = op_device_is_software(device) ? JOIN_LANES_SOFTWARE : JOIN_LANES};
+    struct kernel_attention_join_options options = {
+        .lanes = op_device_is_software(device) ? JOIN_LANES_SOFTWARE : JOIN_LANES,
+        .quads = 1,
+    };
+    while (4 * options.quads < s->head_dim)
+        options.quads *= 2;
     gpu_pipeline *pipeline = kernel_attention_join_get(device, &options);
     if (splits == 1)
         return; /* a longer context will need the pipeline */

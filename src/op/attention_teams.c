@@ -14,37 +14,13 @@ enum {
     MOST_SUBGROUPS = 8, /* of a workgroup: what is merged in its memory */
     PIECE = 8,          /* values of a lane */
     MOST_TEAM = 32,     /* lanes of a position */
-    WIDE = 16,          /* lanes of a subgroup that is not narrow */
-    MERGE_WORDS = 512,  /* of 16 bytes, for merging */
-    ENOUGH = 128,       /* workgroups that fill a large device */
-    TURNS_UNSPLIT = 4,  /* of positions: so many take no longer than a join */
+    MOST_DEEP = 8,      /* positions whose K and V a lane holds */
+    MOST_HEADS = 4,     /* query heads whose sums it holds; of more than WIDE values, half */
+    WIDE = 128,
+    MERGE_WORDS = 512, /* of 16 bytes, for merging */
+    ENOUGH = 128,      /* workgroups that fill a large device */
+    UNSPLIT = 512,     /* positions: so many take no longer than a join */
 };
-
-/* How a row of head_dim values is dealt to lanes. */
-typedef struct team {
-    uint32_t lanes;     /* of a position */
-    uint32_t workgroup; /* lanes */
-    uint32_t deep;      /* positions of a team in a turn */
-    uint32_t turn;      /* positions of a turn: they divide a block */
-} team;
-
-static team team_of(uint32_t head_dim, uint32_t subgroup, op_cache_type cache)
-{
-    const uint32_t pieces = ceil_div_u32(head_dim, PIECE);
-    team t = {.lanes = 1, .workgroup = subgroup};
-    while (t.lanes < pieces && t.lanes < subgroup && t.lanes < MOST_TEAM)
-        t.lanes *= 2;
-    while (t.workgroup < MOST_LANES && t.workgroup < MOST_SUBGROUPS * subgroup)
-        t.workgroup *= 2;
-    /* K and V of a turn are in registers: 8 words a lane of halves or bytes, and of f32 twice 4.
-     * Where subgroups are narrow, lanes have fewer registers. */
-    const uint32_t wide = subgroup < WIDE ? 2 : 8, teams = t.workgroup / t.lanes;
-    t.deep = cache == OP_CACHE_F32 ? wide / 2 : wide;
-    while (teams * t.deep > OP_CACHE_BLOCK)
-        t.deep /= 2;
-    t.turn = teams * t.deep;
-    return t;
-}
 
 bool op_teams_fits(const op_shape *shape)
 {
@@ -54,20 +30,40 @@ bool op_teams_fits(const op_shape *shape)
 
 /* ---- dealing out ----------------------------------------------------------------------------- */
 
+/* How a row is dealt to lanes, and the query heads of a KV head to workgroups. */
+typedef struct team {
+    uint32_t lanes;     /* of a position */
+    uint32_t workgroup; /* lanes */
+    uint32_t deep;      /* positions of a team in a turn: at most its lanes */
+    uint32_t turn;      /* positions of a turn: they divide a block */
+    uint32_t heads;     /* query heads of a workgroup */
+} team;
+
+/* one: query head a workgroup, else as many as its lanes have registers for. */
+static team team_of(const op_attention_shape *s, uint32_t subgroup, bool one)
+{
+    const uint32_t heads = s->q_heads / s->kv_heads;
+    const uint32_t most = one ? 1 : s->head_dim > WIDE ? MOST_HEADS / 2 : MOST_HEADS;
+    team t = {.lanes = 1, .workgroup = subgroup, .deep = MOST_DEEP};
+    while (t.lanes * PIECE < s->head_dim)
+        t.lanes *= 2;
+    while (t.workgroup < MOST_LANES && t.workgroup < MOST_SUBGROUPS * subgroup)
+        t.workgroup *= 2;
+    if (one || s->cache == OP_CACHE_F32)
+        t.deep = MOST_DEEP / 2;
+    const uint32_t teams = t.workgroup / t.lanes;
+    t.deep = (uint32_t)min_u64(min_u64(t.deep, t.lanes), OP_CACHE_BLOCK / teams);
+    t.turn = teams * t.deep;
+    t.heads = ceil_div_u32(heads, ceil_div_u32(heads, most));
+    return t;
+}
+
 typedef struct dealing {
-    uint32_t heads, head_tiles; /* query heads of a workgroup; workgroups of a KV head */
+    team team;
+    bool one;            /* query head a workgroup */
+    uint32_t head_tiles; /* workgroups of a KV head */
     uint32_t splits, split_turns;
 } dealing;
-
-/* The query heads of a KV head that a workgroup takes at most: their sums are in registers. */
-static dealing deal_heads(const op_attention_shape *s, const team *t)
-{
-    const bool narrow = t->workgroup < WIDE * MOST_SUBGROUPS;
-    const uint32_t most = s->head_dim > 128 || narrow ? 2 : 4, heads = s->q_heads / s->kv_heads;
-    dealing d = {.head_tiles = ceil_div_u32(heads, most)};
-    d.heads = ceil_div_u32(heads, d.head_tiles);
-    return d;
-}
 
 static uint64_t turns_of(const op_attention_shape *s, uint32_t turn)
 {
@@ -77,16 +73,21 @@ static uint64_t turns_of(const op_attention_shape *s, uint32_t turn)
 
 /* Where there is work for few workgroups, each takes one query head: K and V are read more often,
  * from the cache of the device, and sooner through. */
-static dealing deal(const op_attention_shape *s, const team *t, uint64_t scratch_bytes)
+static dealing deal(const op_attention_shape *s, uint32_t subgroup, uint64_t scratch_bytes)
 {
-    dealing d = deal_heads(s, t);
-    const uint64_t turns = turns_of(s, t->turn), groups = (uint64_t)s->rows * s->kv_heads;
-    const bool split = turns > TURNS_UNSPLIT && groups * d.head_tiles < ENOUGH;
-    if (split ? groups * d.head_tiles * turns <= ENOUGH / 2
-              : (uint64_t)s->rows * s->q_heads <= ENOUGH) {
-        d.heads = 1;
-        d.head_tiles = s->q_heads / s->kv_heads;
+    const uint32_t heads = s->q_heads / s->kv_heads;
+    const uint64_t groups = (uint64_t)s->rows * s->kv_heads;
+    const uint64_t seen = s->window == 0 ? s->longest : min_u64(s->longest, s->window);
+    dealing d = {.team = team_of(s, subgroup, false)};
+    d.head_tiles = ceil_div_u32(heads, d.team.heads);
+    const bool split = seen > UNSPLIT && groups * d.head_tiles < ENOUGH;
+    d.one = split ? groups * d.head_tiles * turns_of(s, d.team.turn) <= ENOUGH / 2
+                  : groups * heads <= ENOUGH;
+    if (d.one) {
+        d.team = team_of(s, subgroup, true);
+        d.head_tiles = heads;
     }
+    const uint64_t turns = turns_of(s, d.team.turn);
     uint64_t splits = 1;
     if (split)
         splits = min_u64(min_u64(turns, OP_ATTENTION_SPLITS),
@@ -104,54 +105,53 @@ uint64_t op_attention_teams_parts(const op_attention_shape *s)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *s, const team *t,
-                                  uint32_t heads, bool turning)
+static uint32_t subgroup_of(gpu_device *device)
 {
-    const uint32_t subgroup = gpu_device_adapter(device)->subgroup_max;
-    const uint32_t row = t->workgroup / subgroup * 2 * t->lanes;
+    return gpu_device_adapter(device)->subgroup_max;
+}
+
+/* once: no workgroup has more than one turn. */
+static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *s, const team *t,
+                                  bool once, bool turning)
+{
+    const uint32_t subgroup = subgroup_of(device), row = t->workgroup / subgroup * 2 * t->lanes;
     const struct kernel_attention_teams_options options = {
         .cache = s->cache,
         .rope = turning,
         .lanes = t->workgroup,
         .subgroup = subgroup,
         .team = t->lanes,
-        .merged = (uint32_t)min_u64(heads, max_u64(MERGE_WORDS / row, 1)),
-        .heads = heads,
+        .merged = (uint32_t)min_u64(t->heads, max_u64(MERGE_WORDS / row, 1)),
+        .once = once,
+        .heads = t->heads,
         .deep = t->deep,
     };
     return kernel_attention_teams_get(device, &options);
 }
 
-typedef struct pipelines {
-    gpu_pipeline *one, *several; /* query heads of a workgroup */
-} pipelines;
-
-/* Both are asked for each time: which one runs depends on how long the context is. */
-static pipelines get_pipelines(gpu_device *device, const op_attention_shape *s, const team *t,
-                               bool turning)
+/* Which one runs depends on how long the context is. */
+static void prepare(gpu_device *device, const op_attention_shape *s, bool turning)
 {
-    return (pipelines){get_pipeline(device, s, t, 1, turning),
-                       get_pipeline(device, s, t, deal_heads(s, t).heads, turning)};
-}
-
-static team team_on(gpu_device *device, const op_attention_shape *s)
-{
-    return team_of(s->head_dim, gpu_device_adapter(device)->subgroup_max, s->cache);
+    for (uint32_t i = 0; i < 4; i++) {
+        const team t = team_of(s, subgroup_of(device), i % 2 == 1);
+        get_pipeline(device, s, &t, i / 2 == 1, turning);
+    }
 }
 
 void op_prepare_attention_teams(gpu_device *device, const op_attention_shape *s)
 {
-    const team t = team_on(device, s);
-    get_pipelines(device, s, &t, false);
+    prepare(device, s, false);
 }
 
 uint32_t op_record_attention_teams(gpu_recorder *rec, const op_attention_views *v,
                                    const op_attention_shape *s, const op_turning *turning)
 {
     gpu_device *device = gpu_recorder_device(rec);
-    const team t = team_on(device, s);
-    const dealing d = deal(s, &t, v->scratch.size);
-    const pipelines p = get_pipelines(device, s, &t, turning != NULL);
+    const dealing d = deal(s, subgroup_of(device), v->scratch.size);
+    const team *t = &d.team;
+    if (gpu_recorder_prepares(rec))
+        prepare(device, s, turning != NULL);
+    gpu_pipeline *pipeline = get_pipeline(device, s, t, d.split_turns == 1, turning != NULL);
     const struct kernel_attention_teams_views views = {
         .qkv = turning != NULL ? turning->qkv : v->q,
         .turns = turning != NULL ? turning->turns : v->row_info,
@@ -162,12 +162,11 @@ uint32_t op_record_attention_teams(gpu_recorder *rec, const op_attention_views *
         .out = d.splits == 1 ? v->out : v->scratch,
     };
     struct kernel_attention_teams_params params = {
-        .first_row = v->first_row,
-        .q_heads = s->q_heads,
         .kv_heads = s->kv_heads,
+        .group_heads = s->q_heads / s->kv_heads,
+        .head_tiles = d.head_tiles,
         .head_dim = s->head_dim,
         .rotary = turning != NULL ? turning->rope->rotary_dim : 0,
-        .head_tiles = d.head_tiles,
         .splits = d.splits,
         .split_turns = d.split_turns,
         .row_words = op_cache_row_words(s->cache, s->head_dim),
@@ -177,16 +176,20 @@ uint32_t op_record_attention_teams(gpu_recorder *rec, const op_attention_views *
         .magnitude =
             turning != NULL && turning->rope->magnitude > 0.0f ? turning->rope->magnitude : 1.0f,
     };
-    const uint64_t tiles = (uint64_t)s->rows * d.head_tiles * s->kv_heads * d.splits;
-    assert(tiles <= UINT32_MAX);
-    const uint64_t cost = (uint64_t)d.split_turns * t.turn * d.heads * s->head_dim * 2;
-    const uint64_t step = op_cut(device, tiles, cost, 1);
-    for (uint64_t tile = 0; tile < tiles; tile += step) {
-        params.first_tile = (uint32_t)tile;
-        params.tile_end = (uint32_t)min_u64(tile + step, tiles);
-        const op_grid grid = op_fold(device, params.tile_end - params.first_tile);
-        kernel_attention_teams_dispatch(rec, d.heads == 1 ? p.one : p.several, &views, &params,
-                                        grid.x, grid.y, 1);
+    const uint64_t tiles = (uint64_t)d.head_tiles * s->kv_heads; /* workgroups of a split */
+    const uint64_t cost = tiles * d.split_turns * t->turn * t->heads * s->head_dim * 2;
+    const uint64_t most = gpu_device_limits(device)->max_workgroups;
+    const uint64_t rows = min_u64(op_cut(device, s->rows, cost * d.splits, 1), most);
+    const uint64_t splits = rows == 1 ? op_cut(device, d.splits, cost, 1) : d.splits;
+    for (uint64_t row = 0; row < s->rows; row += rows) {
+        for (uint64_t split = 0; split < d.splits; split += splits) {
+            params.first_row = v->first_row + (uint32_t)row;
+            params.first_part = (uint32_t)row;
+            params.first_split = (uint32_t)split;
+            kernel_attention_teams_dispatch(rec, pipeline, &views, &params, (uint32_t)tiles,
+                                            (uint32_t)min_u64(splits, d.splits - split),
+                                            (uint32_t)min_u64(rows, s->rows - row));
+        }
     }
     return d.splits;
 }

@@ -1,28 +1,5 @@
-// Reading K and V eight values at a time, as the words that hold them, to be widened later. The
-// kernel has k_cache and v_cache as vec4<u32>, params.row_words and params.head_dim, and uses the
-// piece cache_type.
-
-// Eight values of a row, and the words that hold them: a scale is b.x.
-struct Eight {
-    low: vec4<f32>,
-    high: vec4<f32>,
-}
-
-struct Words {
-    a: vec4<u32>,
-    b: vec4<u32>,
-}
-
-fn widened(w: Words) -> Eight {
-    if (CACHE == CACHE_F32) {
-        return Eight(bitcast<vec4<f32>>(w.a), bitcast<vec4<f32>>(w.b));
-    }
-    if (CACHE == CACHE_F16) {
-        return Eight(of_halves(w.a.xy), of_halves(w.a.zw));
-    }
-    let scale = bitcast<f32>(w.b.x);
-    return Eight(of_bytes(w.a.x) * scale, of_bytes(w.a.y) * scale);
-}
+// Reading K and V eight values at a time. The kernel has k_cache and v_cache as vec4<u32>,
+// params.row_words and params.head_dim, and uses the pieces cache_type and cache_eights.
 
 // Values 8 piece .. 8 piece + 7 of a row of K, and of V; past the row zeros.
 fn k_words(slot: u32, piece: u32) -> Words {

@@ -4,7 +4,7 @@
 // +-pi/4, goes through Taylor polynomials whose truncation is below 3e-9. What is left is f32
 // rounding, below 3e-7.
 //
-// The kernel has `turns`, params.rotary and params.magnitude.
+// The kernel has `turns` as vec2<u32> (low, high), params.rotary and params.magnitude.
 
 fn multiply_high(a: u32, b: u32) -> u32 {
     let a0 = a & 0xffffu;
@@ -32,10 +32,17 @@ fn rotation(position: u32, low: u32, high: u32) -> vec2<f32> {
     return select(swapped, -swapped, (quarter & 2u) == 2u);
 }
 
-fn turned(value: vec2<f32>, pair: u32, position: u32) -> vec2<f32> {
-    if (2u * pair >= params.rotary) {
-        return value;
-    }
-    let r = params.magnitude * rotation(position, turns[2u * pair], turns[2u * pair + 1u]);
-    return vec2<f32>(value.x * r.x - value.y * r.y, value.x * r.y + value.y * r.x);
+fn fraction_of(pair: u32) -> vec2<u32> {
+    return turns[min(pair, max(params.rotary / 2u, 1u) - 1u)];
+}
+
+// Cosine and sine for a pair, whose fraction of a turn it is; (1, 0) past the last that turns.
+fn turning_of(pair: u32, fraction: vec2<u32>, position: u32) -> vec2<f32> {
+    return select(vec2<f32>(1.0, 0.0),
+                  params.magnitude * rotation(position, fraction.x, fraction.y),
+                  2u * pair < params.rotary);
+}
+
+fn turned_by(v: vec2<f32>, r: vec2<f32>) -> vec2<f32> {
+    return vec2<f32>(v.x * r.x - v.y * r.y, v.x * r.y + v.y * r.x);
 }
