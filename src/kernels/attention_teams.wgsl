@@ -13,9 +13,8 @@
 //   lanes holds a position, a lane eight of its values. In a turn each team takes DEEP positions; a
 //   turn's positions lie in one block of the cache. A lane's products of DEEP positions are added
 //   up over the team by exchanging halves, so that each lane ends with the scores of one position,
-//   whose exponential it takes for all. Maxima and sums are a team's own (with ONCE = 1, no
-//   workgroup having more than a turn, a subgroup's); they are merged at the end, within a subgroup
-//   by exchange and then through workgroup memory.
+//   whose exponential it takes for all. A team has a maximum and sums of its own; they are merged
+//   at the end, within a subgroup by exchange and then through workgroup memory.
 // Needs: subgroups, all of SUBGROUP lanes, neighbours in the workgroup; D at most 8 TEAM, TEAM at
 //   most SUBGROUP, HEADS at most 4, DEEP 1, 2, 4 or 8 and at most TEAM. 8 KiB of workgroup memory
 //   and 8 bytes a subgroup and head.
@@ -42,7 +41,6 @@ override LANES: u32 = 64;
 override SUBGROUP: u32 = 8;
 override TEAM: u32 = 8;
 override MERGED: u32 = 1;    // heads that are merged at once
-override ONCE: u32 = 0;      // no workgroup has more than one turn
 // option HEADS = 4
 // option DEEP = 4
 
@@ -539,6 +537,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
     let team = index / TEAM;
     let teams = LANES / TEAM;
     let turn_size = teams * DEEP;
+    let first_lane = index % SUBGROUP - lane;    // of the team
     let place = place_of(lane);
 
     // Everything that a position or a block is not needed for is asked for first.
@@ -620,7 +619,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
             let k_own = words_of(turned_eight(fresh_k, t));
             let v_own = words_of(fresh_v);
             let s = score_of(q, widened(k_own));
-            let first_lane = index % SUBGROUP - lane;
             let k_word = row_word(k_own, lane, first_lane);
             let v_word = row_word(v_own, lane, first_lane);
             if (team == 0u) {
@@ -648,19 +646,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
         }
     }
 
-    let first_lane = index % SUBGROUP - lane;    // of the team
     for (var turn = first_turn; turn < end_turn; turn++) {
         let base = turn * turn_size + team;
         let s = masked(scores_of(q, k, lane), is_seen(base, lane % DEEP, seen));
         let next = (turn + 1u) * turn_size;
         var slots = 0u;
-        let more = ONCE == 0u && turn + 1u < end_turn;
+        let more = turn + 1u < end_turn;
         if (more) {
             slots = (block_table[table + next / BLOCK] * params.kv_heads + kv_head) * BLOCK;
             k = k_turn(slots, next + team, seen, place);
         }
         var m = max(s, highest);
-        for (var far = 1u; far < select(DEEP, SUBGROUP, ONCE == 1u); far *= 2u) {
+        for (var far = 1u; far < DEEP; far *= 2u) {
             m = max(m, of_other(m, far));
         }
         let shrink = exp(highest - m);
@@ -683,24 +680,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>,
             o = weighed(o, of_lane(weight, first_lane + 6u), widened(half_of(v.g, lane)));
             o = weighed(o, of_lane(weight, first_lane + 7u), widened(half_of(v.h, lane)));
         }
-        if (!more) {
-            break;
+        if (more) {
+            v = v_turn(slots, next + team, seen, place);
         }
-        v = v_turn(slots, next + team, seen, place);
     }
 
     // The teams of a subgroup into its first.
     let subgroup = index / SUBGROUP;
     var m = highest;
-    if (ONCE == 0u || ROPE == 1u) {
-        for (var far = TEAM; far < SUBGROUP; far *= 2u) {
-            m = max(m, of_other(m, far));
-        }
-        let shrink = exp(highest - m);
-        total *= shrink;
-        o = scaled_four(o, shrink);
+    for (var far = TEAM; far < SUBGROUP; far *= 2u) {
+        m = max(m, of_other(m, far));
     }
-    var l = total;
+    let shrink = exp(highest - m);
+    var l = total * shrink;
+    o = scaled_four(o, shrink);
     for (var far = 1u; far < DEEP; far *= 2u) {
         l += of_other(l, far);
     }

@@ -110,9 +110,8 @@ static uint32_t subgroup_of(gpu_device *device)
     return gpu_device_adapter(device)->subgroup_max;
 }
 
-/* once: no workgroup has more than one turn. */
 static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *s, const team *t,
-                                  bool once, bool turning)
+                                  bool turning)
 {
     const uint32_t subgroup = subgroup_of(device), row = t->workgroup / subgroup * 2 * t->lanes;
     const struct kernel_attention_teams_options options = {
@@ -122,7 +121,6 @@ static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *
         .subgroup = subgroup,
         .team = t->lanes,
         .merged = (uint32_t)min_u64(t->heads, max_u64(MERGE_WORDS / row, 1)),
-        .once = once,
         .heads = t->heads,
         .deep = t->deep,
     };
@@ -132,9 +130,9 @@ static gpu_pipeline *get_pipeline(gpu_device *device, const op_attention_shape *
 /* Which one runs depends on how long the context is. */
 static void prepare(gpu_device *device, const op_attention_shape *s, bool turning)
 {
-    for (uint32_t i = 0; i < 4; i++) {
-        const team t = team_of(s, subgroup_of(device), i % 2 == 1);
-        get_pipeline(device, s, &t, i / 2 == 1, turning);
+    for (int one = 0; one < 2; one++) {
+        const team t = team_of(s, subgroup_of(device), one == 1);
+        get_pipeline(device, s, &t, turning);
     }
 }
 
@@ -151,7 +149,7 @@ uint32_t op_record_attention_teams(gpu_recorder *rec, const op_attention_views *
     const team *t = &d.team;
     if (gpu_recorder_prepares(rec))
         prepare(device, s, turning != NULL);
-    gpu_pipeline *pipeline = get_pipeline(device, s, t, d.split_turns == 1, turning != NULL);
+    gpu_pipeline *pipeline = get_pipeline(device, s, t, turning != NULL);
     const struct kernel_attention_teams_views views = {
         .qkv = turning != NULL ? turning->qkv : v->q,
         .turns = turning != NULL ? turning->turns : v->row_info,
