@@ -195,8 +195,10 @@ op_few_plan op_few_plan_of(uint64_t k, uint32_t slices)
 
 uint32_t op_few_walks(uint64_t columns, uint64_t times)
 {
-    const uint64_t places = (uint64_t)CORES * op_tile_few.at_once;
-    return (uint32_t)ceil_div(columns, ceil_div(columns * times, places));
+    /* Where many cores would have one tile and many two, all of them have one workgroup. */
+    const uint64_t all = columns * times, most = (uint64_t)CORES * op_tile_few.at_once;
+    const uint64_t places = 4 * all <= 3 * most ? CORES : most;
+    return (uint32_t)ceil_div(columns, ceil_div(all, places));
 }
 
 /* As tile_us. A core runs two tiles in little less time than one after the other, and the two that
@@ -330,7 +332,7 @@ bool op_single_rows_fit(const op_shape *shape)
         return false;
     /* A dispatch with its latencies, and the weight at 4.3 TB/s; tiles want their inputs in f16. */
     const uint64_t bytes = op_weight_bytes(shape->format, shape->n, shape->k);
-    const double row_us = 3.3 + (double)bytes / 4.3e6, input_us = 3.7;
+    const double row_us = 3.3 + (double)bytes / 4.3e6, input_us = 2.8;
     double us = 0;
     return half_takes(shape) && best_tile(shape, &us) != NULL &&
            (double)shape->rows * row_us < us + input_us;
