@@ -24,6 +24,8 @@ enum {
     MOST_K = 1 << 17, /* inputs of one tile of rows bind everywhere */
     MOST_SINGLE_ROWS = 4,
     FEW_STEPS = 4, /* of product_few, at most */
+    FEW_TEAMS = 8, /* of several steps; a single one is done by as many as it takes, if they are
+                      not more than the tile's */
 };
 
 const op_tile op_tiles[OP_TILES] = {
@@ -89,7 +91,7 @@ const op_tile op_tile_few = {.down = 1,
                              .across = 1,
                              .sub_m = 1,
                              .sub_n = 1,
-                             .teams = 8,
+                             .teams = 10,
                              .units = 2,
                              .stage_x = false,
                              .walks = true,
@@ -149,7 +151,7 @@ static double tile_us(const op_tile *t, uint64_t some_rows, uint64_t n, uint64_t
 /* Blocks along k that a workgroup of product_few has at most. */
 static uint64_t most_share(const op_tile *t)
 {
-    return (uint64_t)t->teams * t->units * FEW_STEPS;
+    return (uint64_t)FEW_TEAMS * t->units * FEW_STEPS;
 }
 
 bool op_tile_takes_k(const op_tile *t, uint64_t k)
@@ -186,7 +188,8 @@ op_few_plan op_few_plan_of(uint64_t k, uint32_t slices)
 {
     const op_tile *t = &op_tile_few;
     const uint64_t blocks = k / 32, share = ceil_div(blocks, slices);
-    const uint64_t steps = ceil_div(share, (uint64_t)t->teams * t->units);
+    const bool once = share <= (uint64_t)t->teams * t->units;
+    const uint64_t steps = once ? 1 : ceil_div(share, (uint64_t)FEW_TEAMS * t->units);
     const uint64_t teams = max_u64(2, ceil_div(share, steps * t->units));
     assert(steps <= FEW_STEPS);
     return (op_few_plan){(uint32_t)teams, (uint32_t)steps,
