@@ -204,15 +204,14 @@ uint32_t op_few_walks(uint64_t columns, uint64_t times)
     return (uint32_t)ceil_div(columns, ceil_div(all, places));
 }
 
-/* As tile_us. A core runs two tiles in little less time than one after the other, and the two that
- * follow them come to the same core: what is left over for a last wave does not spread. */
+/* A core runs two tiles of steel in little less time than one after the other. */
 static double steel_us(uint64_t rows, uint64_t n, uint64_t k, uint32_t slices)
 {
-    const double per_k = 385, alone = 0.556; /* lab: 1540 us for 3.9 waves, 214 alone */
-    const uint64_t groups = ceil_div(rows, STEEL_TILE) * ceil_div(n, STEEL_TILE) * slices;
-    const uint64_t waves = ceil_div(groups, 2 * CORES);
-    return (double)waves * per_k * (double)k / (2048.0 * slices) * (groups <= CORES ? alone : 1) +
-           join_us(rows, n, slices);
+    const double pair = 385, alone = 212; /* microseconds for each 2048 of K */
+    const uint64_t tiles = ceil_div(rows, STEEL_TILE) * ceil_div(n, STEEL_TILE) * slices;
+    const uint64_t each = ceil_div(tiles, CORES);
+    const double all = (double)(each / 2) * pair + (double)(each % 2) * alone;
+    return all * (double)k / (2048.0 * slices) + join_us(rows, n, slices);
 }
 
 uint32_t op_steel_slices(uint64_t rows, uint64_t n, uint64_t k)
