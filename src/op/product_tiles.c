@@ -204,14 +204,16 @@ uint32_t op_few_walks(uint64_t columns, uint64_t times)
     return (uint32_t)ceil_div(columns, ceil_div(all, places));
 }
 
-/* A core runs two tiles of steel in little less time than one after the other. */
+/* As tile_us, of what the kernel took there. A core runs two tiles in little less time than one
+ * after the other, and the two that follow them come to the same core: what is left for a last wave
+ * does not spread. */
 static double steel_us(uint64_t rows, uint64_t n, uint64_t k, uint32_t slices)
 {
-    const double pair = 385, alone = 212; /* microseconds for each 2048 of K */
-    const uint64_t tiles = ceil_div(rows, STEEL_TILE) * ceil_div(n, STEEL_TILE) * slices;
-    const uint64_t each = ceil_div(tiles, CORES);
-    const double all = (double)(each / 2) * pair + (double)(each % 2) * alone;
-    return all * (double)k / (2048.0 * slices) + join_us(rows, n, slices);
+    const double per_k = 478, fixed = 14, alone = 0.57;
+    const uint64_t groups = ceil_div(rows, STEEL_TILE) * ceil_div(n, STEEL_TILE) * slices;
+    const uint64_t waves = ceil_div(groups, (uint64_t)2 * CORES);
+    const double wave = per_k * (double)k / (2048.0 * slices) + fixed;
+    return (double)waves * wave * (groups <= CORES ? alone : 1) + join_us(rows, n, slices);
 }
 
 uint32_t op_steel_slices(uint64_t rows, uint64_t n, uint64_t k)
