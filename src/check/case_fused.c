@@ -53,7 +53,7 @@ static const fused_case cases[] = {
     {"fixed, 2 rows", "q4_f16_32", "fixed", 2, 2048, 192, false, OP_ACCUMULATE, false, 0, 0},
     {"fixed, norm, 2 rows", "q4_f16_32", "fixed", 2, 2048, 192, true, OP_WRITE, false, 0, 0},
     {"fixed, gate", "q4_f16_32", "fixed", 1, 576, 576, true, OP_ACCUMULATE, false, SILU, 1536},
-    {"fixed, gate, 2 rows", "q4_f16_32", "fixed", 2, 256, 64, true, OP_WRITE, false, SILU, 512},
+    {"fixed, gate, 2 rows", "q4_f16_32", "fixed", 2, 2048, 64, true, OP_WRITE, false, SILU, 512},
     {"fixed, gate of 32", "q4_min_32", "fixed", 1, 2048, 34, true, OP_WRITE, false, SILU, 32},
     {"fixed, gelu gate", "q8_f16_32", "fixed", 1, 640, 322, true, OP_WRITE, false, GELU, 160},
     {"fixed, tall gate", "q4_min_32", "fixed", 1, 96, 33, true, OP_WRITE, false, SILU, 6176},
