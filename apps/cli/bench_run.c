@@ -175,15 +175,13 @@ temper_status bench_profile(const bench_place *place, const bench_test *test, te
     temper_status status = fill_cache(place, test, ids, err);
     if (status == TEMPER_OK)
         status = profile_begin(device, err);
-    const temper_device_stats before = temper_device_get_stats(device);
     if (status == TEMPER_OK)
         status = run(place, test, ids, &seconds, err);
     free(ids.ids);
     if (status != TEMPER_OK)
         return status;
-    /* A submit is a token, but for those that pick what a prompt ends with. */
-    const temper_device_stats after = temper_device_get_stats(device);
-    const uint64_t steps = test->kind == BENCH_PROMPT ? 1 : after.submits - before.submits;
+    /* With the token that ends the prompt. */
+    const uint64_t steps = test->kind == BENCH_PROMPT ? 1 : test->tokens + 1;
     return profile_end(device, title, steps, place->peak, err);
 }
 

@@ -276,13 +276,12 @@ temper_status profile_generate(temper_device *device, temper_session *session,
     if (status == TEMPER_OK)
         status = profile_end(device, "the prompt", 1, &peak, err);
     if (status == TEMPER_OK && !request->no_tokens) {
-        const uint64_t before = temper_device_get_stats(device).submits;
         status = profile_begin(device, err);
         if (status == TEMPER_OK)
             status = temper_session_generate(session, request, result, err);
-        const uint64_t steps = temper_device_get_stats(device).submits - before;
         if (status == TEMPER_OK)
-            status = profile_end(device, "the answer", steps, &peak, err);
+            status = profile_end(device, "the answer", result->passes > 0 ? result->passes : 1,
+                                 &peak, err);
     }
     return status == TEMPER_OK ? profile_finish(temper_device_name(device), err) : status;
 }
