@@ -399,18 +399,26 @@ static int check_usage(const char *given)
     return 0;
 }
 
+/* 0: as the device has it. Each answer of a batch takes a row, and a CPU's steps have fewer rows
+ * than there may be answers. */
+static uint32_t most_rows(void)
+{
+    enum { BATCH_ROWS = 512 };
+    return opt.rows == 0 && opt.batch > 0 ? BATCH_ROWS : (uint32_t)opt.rows;
+}
+
 static temper_status open_engine(const char *path, temper_engine **out, temper_error *err)
 {
     temper_device *device = NULL;
     if (path != NULL)
-        return cli_open_engine(path, (uint32_t)opt.rows, out, err);
+        return cli_open_engine(path, most_rows(), out, err);
     temper_status status = cli_open_device(&device, err);
     if (status != TEMPER_OK)
         return status;
     const temper_engine_desc desc = {.shape = opt.shape,
                                      .shape_type = opt.type,
                                      .device = device,
-                                     .max_rows = (uint32_t)opt.rows,
+                                     .max_rows = most_rows(),
                                      .exact = cli_device.exact,
                                      .lossy = cli_lossy()};
     status = temper_engine_open(&desc, out, err);

@@ -141,8 +141,8 @@ bool decoder_has_work(const decoder *d);
 /* Forgets what is cached of a slot's text. */
 void decoder_forget(decoder *d, uint32_t slot);
 
-/* Tests only: decoders opened from now on make passes of so many steps, however many texts there
- * are; 0 ends that. */
+/* Tests only: decoders opened from now on make passes of so many steps where every slot has a text,
+ * and of more where fewer have; 0 ends that. */
 void decoder_assume_steps(uint32_t steps);
 
 /* Tests only: decoders opened from now on count with these costs of speculation, so that a device

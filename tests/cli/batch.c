@@ -18,10 +18,16 @@ static void a_row_for_one_and_a_row_for_all(void **state)
         assert_string_equal(json_string_value(json_object_get(row, "test")), names[i]);
         assert_int_equal(json_integer_value(json_object_get(row, "depth")), 20);
         assert_true(json_number_value(json_object_get(row, "tokens_per_second")) > 0.0);
-        /* A submit a token, however many answers there are. */
-        assert_int_equal(json_integer_value(json_object_get(row, "submits")), 7);
+        /* A submit a token, however many answers there are; on a GPU one for up to four. */
+        const json_int_t submits = json_integer_value(json_object_get(row, "submits"));
+        assert_true(submits >= 3 && submits <= 7);
     }
     json_decref(rows);
+    program_free(&r);
+    /* As many as there may be, whatever the device's own step is. */
+    r = program_run(ARGS(BENCH, "--batch", "256"));
+    assert_int_equal(r.code, 0);
+    assert_non_null(strstr(r.out, "x256 |"));
     program_free(&r);
     r = program_run(ARGS(BENCH, "--batch", "3"));
     assert_int_equal(r.code, 0);

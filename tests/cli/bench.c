@@ -48,7 +48,8 @@ static void check_row(const json_t *row, const char *test, int depth)
     if (test[0] == 'p')
         assert_int_equal(submits, 1);
     else
-        assert_true(submits >= tokens + 1 && submits <= tokens + 2);
+        /* One a token, or on a GPU one for up to four; and the prompt's. */
+        assert_true(submits >= tokens / 4 + 1 && submits <= tokens + 2);
     assert_true(number(row, "bytes") > 0 && number(row, "peak_bytes") >= number(row, "bytes"));
     assert_true(number(row, "gbps") > 0 && number(row, "tflops") > 0);
     /* By the planted peak the two are one number. */

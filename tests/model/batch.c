@@ -16,10 +16,6 @@
 
 enum { IDS_BELOW = 250, MANY = 16 };
 
-/* Keeps the tokens away that end an answer. */
-static const temper_logit_bias endless[] = {{0, -INFINITY}, {2, -INFINITY}};
-#define ENDLESS .biases = endless, .bias_count = 2
-
 /* Of a pass of batches that are opened from now on; 0: as the device has it. */
 static uint32_t pass_steps;
 

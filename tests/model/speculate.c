@@ -16,10 +16,6 @@
 
 enum { IDS_BELOW = 250 };
 
-/* Keeps the tokens away that end an answer. */
-static const temper_logit_bias endless[] = {{0, -INFINITY}, {2, -INFINITY}};
-#define ENDLESS .biases = endless, .bias_count = 2
-
 typedef struct bench {
     temper_device *device;
     temper_engine *engine, *draft;
@@ -84,30 +80,17 @@ static void check_request(const bench *b, const temper_request *request, totals 
 
 /* ---- the same text --------------------------------------------------------------------------- */
 
-static const temper_sampling samplings[] = {
-    {0},
-    {.temperature = 0.8f, .seed = 11},
-    {.temperature = 1.5f, .seed = 12, .top_k = 40},
-    {.repeat_penalty = 1.2f},
-    {.temperature = 0.7f,
-     .seed = 13,
-     .top_p = 0.9f,
-     .presence_penalty = 0.5f,
-     .penalty_window = 12},
-    {.temperature = 1.0f, .seed = 14, .min_p = 0.1f, ENDLESS},
-};
-
 static totals check_model(const char *path, const char *draft, uint32_t tokens)
 {
     totals t = {0};
     bench b = open_bench(path, draft, tokens, 512);
-    for (uint32_t i = 0; i < sizeof samplings / sizeof samplings[0]; i++) {
+    for (uint32_t i = 0; i < TEXTS_SAMPLINGS; i++) {
         char what[160];
         temper_request request = {.prompt = texts_ids(1 + 61 * i, i + 1, IDS_BELOW),
                                   .max_tokens = 60,
                                   .logprobs = i % 2 == 0,
                                   .best = i,
-                                  .sampling = samplings[i]};
+                                  .sampling = texts_samplings[i]};
         snprintf(what, sizeof what, "%s with %s, %u at once, sampling %u", path,
                  draft == NULL ? "lookup" : draft, tokens, i);
         check_request(&b, &request, &t, what);
@@ -462,7 +445,7 @@ static void check_batch(const bench *b, const temper_batch_desc *desc, const cha
         caller *c = &callers[i];
         c->request = (temper_request){.prompt = texts_ids(5 + 70 * (i % 4), i + 60, IDS_BELOW),
                                       .max_tokens = 30 + i,
-                                      .sampling = samplings[i % 6]};
+                                      .sampling = texts_samplings[i % TEXTS_SAMPLINGS]};
         texts_alone(b->plain, &c->request, &c->wanted);
         c->request.on_text = on_text;
         c->request.user = c;

@@ -4,7 +4,6 @@
  */
 #include "support/texts.h"
 
-#include <math.h>
 
 #include "gpu/gpu.h"
 #include "infer/decoder.h"
@@ -12,10 +11,6 @@
 #define MODEL "tiny/llama-q4_1.gguf"
 
 enum { IDS_BELOW = 250 };
-
-/* Keeps the tokens away that end an answer. */
-static const temper_logit_bias endless[] = {{0, -INFINITY}, {2, -INFINITY}};
-#define ENDLESS .biases = endless, .bias_count = 2
 
 typedef struct bench {
     temper_device *device;
@@ -71,19 +66,6 @@ static uint64_t check(const bench *b, const temper_request *request, const char 
     return took;
 }
 
-static const temper_sampling samplings[] = {
-    {0},
-    {.temperature = 0.8f, .seed = 11},
-    {.temperature = 1.5f, .seed = 12, .top_k = 40},
-    {.repeat_penalty = 1.2f},
-    {.temperature = 0.7f,
-     .seed = 13,
-     .top_p = 0.9f,
-     .presence_penalty = 0.5f,
-     .penalty_window = 12},
-    {.temperature = 1.0f, .seed = 14, .min_p = 0.1f, ENDLESS},
-};
-
 /* Windows, learned positions, long-rope, caps: whatever looks at a position. */
 static void the_same_text(void **state)
 {
@@ -92,13 +74,13 @@ static void the_same_text(void **state)
                                          "arch/gpt2.gguf", "arch/phi3-longrope.gguf"};
     for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
         bench b = open_bench(models[m], 2 + (uint32_t)m, 256);
-        for (uint32_t i = 0; i < sizeof samplings / sizeof samplings[0]; i++) {
+        for (uint32_t i = 0; i < TEXTS_SAMPLINGS; i++) {
             char what[128];
             temper_request request = {.prompt = texts_ids(1 + 31 * i, i + 1, IDS_BELOW),
                                       .max_tokens = 50,
                                       .logprobs = i % 2 == 0,
                                       .best = i,
-                                      .sampling = samplings[i]};
+                                      .sampling = texts_samplings[i]};
             snprintf(what, sizeof what, "%s, sampling %u", models[m], i);
             check(&b, &request, what);
             free(request.prompt.ids);

@@ -4,6 +4,21 @@
 
 #include "ref/ref.h"
 
+const temper_logit_bias texts_endless[2] = {{0, -INFINITY}, {2, -INFINITY}};
+
+const temper_sampling texts_samplings[TEXTS_SAMPLINGS] = {
+    {0},
+    {.temperature = 0.8f, .seed = 11},
+    {.temperature = 1.5f, .seed = 12, .top_k = 40},
+    {.repeat_penalty = 1.2f},
+    {.temperature = 0.7f,
+     .seed = 13,
+     .top_p = 0.9f,
+     .presence_penalty = 0.5f,
+     .penalty_window = 12},
+    {.temperature = 1.0f, .seed = 14, .min_p = 0.1f, ENDLESS},
+};
+
 temper_tokens texts_ids(size_t count, uint32_t seed, uint32_t below)
 {
     temper_tokens tokens = {calloc(count + 1, sizeof(uint32_t)), count};

@@ -24,6 +24,14 @@ typedef struct reply {
     unsigned done; /* how often the request ended */
 } reply;
 
+/* Of a request's sampling: keeps the tokens of the tiny models away that end an answer. */
+extern const temper_logit_bias texts_endless[2];
+#define ENDLESS .biases = texts_endless, .bias_count = 2
+
+/* Greedy and drawn, with filters, with penalties, with biases. */
+enum { TEXTS_SAMPLINGS = 6 };
+extern const temper_sampling texts_samplings[TEXTS_SAMPLINGS];
+
 /* `count` ids below `below` that depend on the seed; free with free(). */
 temper_tokens texts_ids(size_t count, uint32_t seed, uint32_t below);
 
